@@ -90,10 +90,14 @@ dev: $(BASE)  ## server, worker and scheduler in one process on SQLite, at http:
 
 .PHONY: check
 check: $(DEV)  ## format, lint, types, architecture: all static gates
-	@$(VENV)/bin/ruff format --check --quiet . || { echo "not formatted; run: make format" >&2; exit 1; }
-	$(VENV)/bin/ruff check --quiet .
-	$(VENV)/bin/mypy --no-error-summary
-	$(VENV)/bin/lint-imports >$(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+	@$(VENV)/bin/mypy --no-error-summary & types=$$!
+	$(VENV)/bin/lint-imports >$(VENV)/lint-imports.log & imports=$$!
+	failed=""
+	$(VENV)/bin/ruff format --check --quiet . || { echo "not formatted; run: make format" >&2; failed=1; }
+	$(VENV)/bin/ruff check --quiet . || failed=1
+	wait $$imports || { cat $(VENV)/lint-imports.log; failed=1; }
+	wait $$types || failed=1
+	[ -z "$$failed" ] || exit 1
 	echo "static gates passed"
 
 .PHONY: format
@@ -125,6 +129,7 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/lang tests/python -k fuzz
 	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py
 
+SOAK_STORES := sqlite postgres
 SECONDS ?= 1800
 RATE ?=
 HOSTILE_SECONDS ?= 600
@@ -136,21 +141,36 @@ soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half t
 
 .PHONY: soak-hostile
 soak-hostile: $(DEV) servers  ## ten minutes of hostile requests to a server and a worker beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
-	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED); done
+	@failed=""
+	for store in $(SOAK_STORES); do
+	  echo "== $$store"
+	  $(PYTHON) -m bench.hostile.run --store $$store --seconds $(HOSTILE_SECONDS) --seed $(SEED) || failed="$$failed $$store"
+	done
+	[ -z "$$failed" ] || { echo "failed on:$$failed" >&2; exit 1; }
 
 SAGAS ?= 1000
 DOWN ?= 120
 
 .PHONY: soak-sagas
 soak-sagas: $(DEV) servers  ## a thousand sagas cancelled, terminated, paused and killed beside a provider that is down, on SQLite and on PostgreSQL (SAGAS=1000, DOWN=120, SEED=1)
-	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.sagas.run --store $$store --sagas $(SAGAS) --down $(DOWN) --seed $(SEED); done
+	@failed=""
+	for store in $(SOAK_STORES); do
+	  echo "== $$store"
+	  $(PYTHON) -m bench.sagas.run --store $$store --sagas $(SAGAS) --down $(DOWN) --seed $(SEED) || failed="$$failed $$store"
+	done
+	[ -z "$$failed" ] || { echo "failed on:$$failed" >&2; exit 1; }
 
 CLIENT_SECONDS ?= 600
 CALLERS ?= 5000
 
 .PHONY: soak-client
 soak-client: $(DEV) servers  ## ten minutes of 5,000 calls at once of one client beside a server that is suspended and killed, on SQLite and on PostgreSQL (CLIENT_SECONDS=600, CALLERS=5000)
-	@for store in sqlite postgres; do echo "== $$store"; $(PYTHON) -m bench.client.soak --store $$store --seconds $(CLIENT_SECONDS) --callers $(CALLERS); done
+	@failed=""
+	for store in $(SOAK_STORES); do
+	  echo "== $$store"
+	  $(PYTHON) -m bench.client.soak --store $$store --seconds $(CLIENT_SECONDS) --callers $(CALLERS) || failed="$$failed $$store"
+	done
+	[ -z "$$failed" ] || { echo "failed on:$$failed" >&2; exit 1; }
 
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"

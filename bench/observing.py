@@ -16,10 +16,10 @@ from pathlib import Path
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from dalsegno.bench import documents
+from dalsegno.bench import workloads as documents
 from dalsegno.bench.workloads import application, timed
 from dalsegno.engine.tracing import Tracing
-from dalsegno.server.meter import Meter
+from dalsegno.server.operations.request_metrics import Meter
 
 ROUNDS, EXECUTIONS, STEPS = 12, 200, 10
 WATCHERS = ("nobody", "meter", "traces")
@@ -29,7 +29,7 @@ async def measure(folder: str) -> dict[str, list[float]]:
     app = application(f"sqlite:///{Path(folder) / 'observing.db'}")
     found: dict[str, list[float]] = {name: [] for name in WATCHERS}
     async with app.running():
-        definition = await app.adeploy(documents.chain(STEPS))
+        definition = await app.adeploy(documents.chain_document(STEPS))
         watchers = {"nobody": None, "meter": Meter(), "traces": Tracing(app.client.stack.archive)}
         watchers["meter"].engine = app.engine
         for turn in range(ROUNDS + 1):

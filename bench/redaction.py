@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from dalsegno.engine.secrets import KeySource, NewCredential, Redactor, Vault
 from dalsegno.engine.secrets.redaction import _search_for
-from dalsegno.engine.secrets.run_secrets import UsesCredentials
+from dalsegno.engine.steps.contexts import UsesCredentials
 from dalsegno.ports.secrets import Credential
 from dalsegno.wiring import open_stack
 
@@ -44,7 +44,7 @@ def opening() -> float:
     async def measure() -> float:
         stack = await open_stack("memory:")
         vault = Vault(stack.records, stack.archive, KeySource("memory:", {}))
-        await vault.put(NewCredential("c", "bearer", {"token": TOKEN}, ("*",)))
+        await vault.put(NewCredential("c", "bearer", {"token": TOKEN}, ("*",), ("*",)))
         began = time.process_time()
         for _ in range(2000):
             await vault.resolve("c", "w")

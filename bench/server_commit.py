@@ -1,10 +1,9 @@
-"""What a commit of 500 chain transitions costs on PostgreSQL and Redis, per transition.
+"""What a commit of 500 chain transitions costs on PostgreSQL, per transition.
 
 A transition of a chain consumes its token, spawns the next one and keeps it, records one event of about 150 bytes and
 moves its execution's counters; the last one finishes. ``--items`` ends 500 items of one split per commit instead.
 
     python bench/server_commit.py postgresql://user@host/database
-    python bench/server_commit.py redis://host:port/0
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import time
 from typing import Any
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.adapters.redis import RedisLedger, RedisStore
 from dalsegno.model.barrier import BarrierSpec
 from dalsegno.model.effect import (
     CreateExecution,
@@ -41,12 +39,6 @@ EVENT = (
     + b"}"
 )
 DATA = b'{"context": "' + b"c" * 200 + b'"}'
-
-
-async def open_ledger(url: str) -> PostgresLedger | RedisLedger:
-    if url.startswith("redis"):
-        return RedisLedger(await RedisStore.open(url))
-    return PostgresLedger(await PostgresStore.open(url))
 
 
 def start(execution: str, *effects: Effect, keep: tuple[str, ...]) -> Transition:
@@ -129,7 +121,7 @@ async def main() -> None:
     parser.add_argument("--items", action="store_true")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    ledger = await open_ledger(options.url)
+    ledger = PostgresLedger(await PostgresStore.open(options.url))
     for _ in range(options.rounds):
         costs = await (items(ledger, 4 * WIDTH) if options.items else chains(ledger, 10))
         print("  ".join(f"{kind} {statistics.median(spent):6.1f} µs" for kind, spent in costs.items()))

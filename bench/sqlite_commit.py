@@ -130,7 +130,7 @@ def main() -> None:
 
 def profile_writer() -> None:
     """Profiles the writer's thread only."""
-    from dalsegno.adapters.sqlite.thread import DatabaseThread  # noqa: PLC0415 - only for this option
+    from dalsegno.adapters.sqlite.connections.threads import DatabaseThread  # noqa: PLC0415 - only for this option
 
     work = DatabaseThread._work  # noqa: SLF001 - a profiler looks inside
 

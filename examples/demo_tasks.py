@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TypedDict
 
-from dalsegno import App, TaskContext
+from dalsegno import App, NodeContext
 
 app = App()
 
@@ -17,7 +17,7 @@ class Print(TypedDict):
     kilobytes: int
 
 
-def note_run(ctx: TaskContext) -> None:
+def note_run(ctx: NodeContext) -> None:
     """One line per run that began, in one write: whatever happens to this process afterwards, it is there."""
     notes = os.environ.get("DEMO_RUNS")
     if notes:
@@ -26,14 +26,14 @@ def note_run(ctx: TaskContext) -> None:
 
 
 @app.task
-async def list_photos(ctx: TaskContext, count: int) -> list[str]:
+async def list_photos(ctx: NodeContext, count: int) -> list[str]:
     note_run(ctx)
     await asyncio.sleep(0.3)
     return [f"IMG_{number:04}.jpg" for number in range(1, count + 1)]
 
 
 @app.task
-async def develop(ctx: TaskContext, photo: str) -> Print:
+async def develop(ctx: NodeContext, photo: str) -> Print:
     """Work that takes its time, longer for some photos than for others."""
     note_run(ctx)
     weight = sum(photo.encode()) % 7
@@ -42,7 +42,7 @@ async def develop(ctx: TaskContext, photo: str) -> Print:
 
 
 @app.task
-async def bind_album(ctx: TaskContext, prints: list[Print]) -> dict[str, int]:
+async def bind_album(ctx: NodeContext, prints: list[Print]) -> dict[str, int]:
     note_run(ctx)
     await asyncio.sleep(0.3)
     return {"photos": len(prints), "kilobytes": sum(each["kilobytes"] for each in prints)}

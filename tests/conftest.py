@@ -22,7 +22,14 @@ def use_memory() -> None:
 
 use_memory()
 
-pytest_plugins = ["tests.servers.plugin", "tests.servers.hasty", "tests.chaos.reporting"]
+pytest_plugins = [
+    "tests.collecting",
+    "tests.command_line",
+    "tests.servers.plugin",
+    "tests.servers.hasty",
+    "tests.servers.children",
+    "tests.chaos.reporting",
+]
 
 # The same examples every time: a build is red because of its change, not by chance. `make soak` looks further.
 settings.register_profile(

@@ -1,14 +1,28 @@
-"""How many examples a property test tries: a quarter of them in a build, where they are the same every time, and all
-of them, others every time, in ``make soak``."""
+"""How much is tried in a build, where it is the same every time. ``make soak`` tries all of it: property tests take
+other examples every time, and what only carries the marker ``soak`` here is run."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+from typing import TypeVar
 
+import pytest
 from hypothesis import settings
+
+T = TypeVar("T")
 
 IS_SEARCHING = os.environ.get("DALSEGNO_EXAMPLES") == "searching"
 
 
 def examples(number: int) -> settings:
+    """Of a property test: a quarter of them in a build."""
     return settings(max_examples=number if IS_SEARCHING else number // 4, deadline=None)
+
+
+def first(number: int, of: Iterable[T]) -> list[object]:
+    """Parameters of a test: the first ones in a build, the others in ``make soak``."""
+    return [
+        each if place < number else pytest.param(each, marks=pytest.mark.soak)
+        for place, each in enumerate(of)
+    ]

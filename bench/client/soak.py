@@ -3,9 +3,10 @@
     python -m bench.client.soak --seconds 600 --callers 5000
     python -m bench.client.soak --store postgres
 
-``make soak-client`` runs both. Every caller starts an execution, waits for its result, and does so again. Meanwhile the
-server is suspended and resumed, killed and started again, and suspended, killed and started again, in turn. One call
-that began during the outage, and one that begins after it, must be answered within a second of the server's return.
+``make soak-client`` runs both. Every caller starts an execution, waits for its result, and does so again. One more
+follows the events and waits for the result of an execution that ends with the soak. Meanwhile the server is suspended
+and resumed, killed and started again, and suspended, killed and started again, in turn. One call that began during the
+outage, and one that begins after it, must be answered within a second of the server's return.
 Ends with code 1 if one of the bounds below does not hold.
 """
 
@@ -17,17 +18,19 @@ import json
 import sys
 import time
 from collections import Counter
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
 from bench.client.burst import resident, sockets
 from bench.postgres.server import private_postgres
-from dalsegno import Client, DalSegnoError
-from tests.client.documents import GREET
+from dalsegno import Client, DalSegnoError, Handle
+from tests.client.documents import GREET, WAITS
 from tests.servers.dalsegno import DalsegnoServer
 from tests.servers.workspace import Workspace
 
-PATIENCE = 120.0
+RESULT_WITHIN = 240.0
+"""Seconds that a caller waits for a result, whatever outages there are."""
 ANSWERED_WITHIN = 1.0
 """Seconds from the server's return to the answers of the two probes; the median of all outages."""
 SLOWEST = 5.0
@@ -36,7 +39,9 @@ GROWTH = 1.25
 """Memory at the end, compared with that after the first third."""
 MOST_CONNECTIONS = 60
 OUTAGE = 2.0
-PAUSE = 8.0
+PAUSE = 16.0
+"""Seconds between two outages. Streams live for two of these: longer than the client's patience."""
+PATIENCE = 30.0
 
 
 @dataclass
@@ -44,6 +49,7 @@ class Figures:
     """What a soak came to."""
 
     callers: int
+    patience: float
     seconds: float = 0.0
     finished: int = 0
     started: int = 0
@@ -56,12 +62,19 @@ class Figures:
     """Seconds from the server's return to the answer of a call that began before it."""
     late: list[float] = field(default_factory=list)
     """The same of a call that began with it."""
+    away: list[float] = field(default_factory=list)
+    """Seconds for which the server was suspended, or gone until it was ready again."""
     memory: list[float] = field(default_factory=list)
     connections: int = 0
 
     def complaints(self, within: float = ANSWERED_WITHIN, slowest: float = SLOWEST) -> list[str]:
         """Bounds that do not hold."""
         found = [f"{count} calls raised {name}" for name, count in self.errors.items()]
+        if (longest := max(self.away, default=0.0)) > self.patience:
+            found.append(
+                f"the server was away for {longest} s, longer than the client's patience: start it on a"
+                " machine that does less"
+            )
         if self.stored != self.started:
             found.append(f"{self.started} starts became {self.stored} executions")
         if self.connections > MOST_CONNECTIONS:
@@ -79,26 +92,40 @@ class Figures:
 
 
 class Soak:
-    def __init__(self, server: DalsegnoServer, callers: int, seconds: float, pause: float = PAUSE) -> None:
+    def __init__(
+        self,
+        server: DalsegnoServer,
+        callers: int,
+        seconds: float,
+        pause: float = PAUSE,
+        patience: float = PATIENCE,
+    ) -> None:
         self.server = server
         self.seconds = seconds
         self.pause = pause
-        self.figures = Figures(callers)
+        self.figures = Figures(callers, patience)
         self._is_over = False
 
     async def run(self) -> Figures:
-        async with Client(self.server.url, patience=PATIENCE) as client:
+        async with Client(self.server.url, patience=self.figures.patience) as client:
             await client.adeploy(GREET)
+            await client.adeploy(WAITS)
             first = await client.astart("greet", name="first")
             self.figures.started += 1
             began = time.monotonic()
             callers = [
                 asyncio.create_task(self._call(client, number)) for number in range(self.figures.callers)
             ]
+            waiting = await client.astart("waits")
+            callers += [
+                asyncio.create_task(self._result_of(waiting)),
+                asyncio.create_task(self._follow(client, waiting)),
+            ]
             watch = asyncio.create_task(self._watch())
             try:
                 await self._disturb(client, first.id)
                 self._is_over = True
+                await waiting.asignal("go", {"by": "Ann"})
                 await asyncio.gather(*callers)
             finally:
                 watch.cancel()
@@ -113,14 +140,30 @@ class Soak:
         while not self._is_over:
             turn += 1
             self.figures.started += 1
-            try:
+            with self._counting_errors():
                 chosen = client.with_options(idempotency_key=f"{number}-{turn}")
                 handle = await chosen.astart("greet", name=f"{number}")
-                if await handle.aresult(timeout=PATIENCE * 2) != f"Hello, {number}!":
+                if await handle.aresult(timeout=RESULT_WITHIN) != f"Hello, {number}!":
                     self.figures.errors["another result"] += 1
                 self.figures.finished += 1
-            except (DalSegnoError, TimeoutError) as error:
-                self.figures.errors[f"{type(error).__name__}: {str(error)[:200]}"] += 1
+
+    async def _result_of(self, waiting: Handle) -> None:
+        with self._counting_errors():
+            if await waiting.aresult() != "Ann":
+                self.figures.errors["another result"] += 1
+
+    async def _follow(self, client: Client, waiting: Handle) -> None:
+        with self._counting_errors():
+            numbers = [event.seq async for event in client.astream(waiting)]
+            if numbers != list(range(1, len(numbers) + 1)):
+                self.figures.errors["events lost or repeated"] += 1
+
+    @contextmanager
+    def _counting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (DalSegnoError, TimeoutError) as error:
+            self.figures.errors[f"{type(error).__name__}: {str(error)[:200]}"] += 1
 
     async def _disturb(self, client: Client, execution: str) -> None:
         until = time.monotonic() + self.seconds
@@ -129,11 +172,15 @@ class Soak:
             await asyncio.sleep(self.pause)
             outage = outages[self.figures.outages.total() % len(outages)]
             early = asyncio.create_task(self._probe_during(client, execution))
+            gone = time.monotonic()
             await outage()
             returned = time.monotonic()
-            await client.handle(execution).astatus()
-            self.figures.late.append(round(time.monotonic() - returned, 2))
-            self.figures.early.append(round(max(await early - returned, 0.0), 2))
+            self.figures.away.append(round(returned - gone, 2))
+            with self._counting_errors():
+                await client.handle(execution).astatus()
+                self.figures.late.append(round(time.monotonic() - returned, 2))
+            with self._counting_errors():
+                self.figures.early.append(round(max(await early - returned, 0.0), 2))
             self.figures.outages[outage.__name__.strip("_")] += 1
 
     async def _probe_during(self, client: Client, execution: str) -> float:
@@ -171,6 +218,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--callers", type=int, default=5000)
+    parser.add_argument("--patience", type=float, default=PATIENCE)
     parser.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
     chosen = parser.parse_args()
     workspace = Workspace()
@@ -180,10 +228,12 @@ def main() -> None:
             if chosen.store == "postgres":
                 store = stack.enter_context(private_postgres()).url
             server = stack.enter_context(DalsegnoServer(workspace.new_folder("dalsegno"), store))
-            figures = asyncio.run(Soak(server, chosen.callers, chosen.seconds).run())
+            figures = asyncio.run(
+                Soak(server, chosen.callers, chosen.seconds, patience=chosen.patience).run()
+            )
     finally:
         workspace.remove()
-    print(json.dumps({**asdict(figures), "memory": figures.memory[:: max(1, len(figures.memory) // 20)]}))
+    print(json.dumps({**vars(figures), "memory": figures.memory[:: max(1, len(figures.memory) // 20)]}))
     wrong = figures.complaints()
     for each in wrong:
         print(each, file=sys.stderr)

@@ -33,7 +33,19 @@ PATTERNS = (
     ".{1000}",
     "\\\\1",
     "a{1000}{10}",
+    r"[\pL\pN]{100}",
+    r"(\pL|\pN|\pS)*" * 30,
+    r"\pL*" * 120,
+    "a[ab]{999}c",
 )
+COSTLY = (
+    "a[ab]{{{}}}c",
+    r"\pL{{{}}}",
+    r"[\pL\pN]{{{}}}",
+    r"(\pL|\pN|\pS)*" * 40 + "{}",
+    ".{{0,{0}}}" * 100,
+)
+"""Patterns whose search or compiling takes long, with a number that makes each another one."""
 
 
 class Grammar:
@@ -220,6 +232,8 @@ class Grammar:
                     }
                 },
                 {"patternProperties": {pattern: {"type": "string"} for pattern in PATTERNS[:3]}},
+                self.costly_patterns(),
+                self.costly_patterns(),
                 {"allOf": [{"$ref": "#"}, {"$ref": "#"}]},
                 {"anyOf": [{"$ref": "#"}] * size},
                 {"enum": [{"a": [number] * 100} for number in range(500)]},
@@ -232,6 +246,16 @@ class Grammar:
             )
         )
         return found
+
+    def costly_patterns(self) -> dict[str, Any]:
+        """At a value, at its members and at their names."""
+        costly = self.choose(COSTLY)
+        some = [costly.format(self.random.randint(50, 999)) for _ in range(self.choose((1, 6, 40)))]
+        return {
+            "allOf": [{"pattern": each} for each in some],
+            "additionalProperties": {"pattern": some[0]},
+            "patternProperties": {each: {} for each in some},
+        }
 
     def random_schema(self, depth: int) -> dict[str, Any]:
         if depth <= 0:

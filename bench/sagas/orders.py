@@ -8,16 +8,16 @@ from typing import Any
 
 import httpx
 
-from dalsegno import App, RetryPolicy, TaskContext, sleep
+from dalsegno import App, EngineSettings, NodeContext, RetryPolicy, sleep
 
-app = App()
+app = App(settings=EngineSettings(lease_seconds=float(os.environ.get("LEASE", "60"))))
 LONG = RetryPolicy(max_attempts=1000, initial_delay=0.2, max_delay=1.0)
 SHORT = RetryPolicy(max_attempts=4, initial_delay=0.2, max_delay=1.0)
 """Gives up long before the provider is well again."""
 PROVIDER = os.environ.get("PROVIDER", "http://127.0.0.1:1")
 
 
-async def ask(ctx: TaskContext, what: str, order: str) -> dict[str, Any]:
+async def ask(ctx: NodeContext, what: str, order: str) -> dict[str, Any]:
     """The provider does a thing once per key, and again tells what it has done."""
     async with httpx.AsyncClient(timeout=10) as http:
         reply = await http.post(
@@ -28,17 +28,17 @@ async def ask(ctx: TaskContext, what: str, order: str) -> dict[str, Any]:
 
 
 @app.task(retries=LONG)
-async def charge(ctx: TaskContext, order: str) -> dict[str, Any]:
+async def charge(ctx: NodeContext, order: str) -> dict[str, Any]:
     return await ask(ctx, "charge", order)
 
 
 @app.task(retries=SHORT)
-async def refund(ctx: TaskContext, receipt: dict[str, Any]) -> dict[str, Any]:
+async def refund(ctx: NodeContext, receipt: dict[str, Any]) -> dict[str, Any]:
     return await ask(ctx, "refund", receipt["order"])
 
 
 @app.task(retries=LONG)
-async def ship(ctx: TaskContext, order: str) -> dict[str, Any]:
+async def ship(ctx: NodeContext, order: str) -> dict[str, Any]:
     return await ask(ctx, "ship", order)
 
 

@@ -10,14 +10,16 @@ from typing import Any
 
 
 class Provider:
-    def __init__(self) -> None:
+    def __init__(self, down: float) -> None:
+        """``down``: seconds without refunds, from the first one that is asked for."""
         self.done: dict[str, dict[str, set[str]]] = {
             what: defaultdict(set) for what in ("charge", "refund", "ship")
         }
         """Keys by order: more than one is a thing that was done twice."""
         self.refused = 0
-        self.down_until = 0.0
-        """By the monotonic clock: refunds are refused before."""
+        self.down = down
+        self.down_until: float | None = None
+        """By the monotonic clock: refunds are refused before. None until one is asked for."""
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
@@ -26,14 +28,23 @@ class Provider:
 
     def close(self) -> None:
         self._server.shutdown()
+        self._server.server_close()
 
     def answer(self, what: str, order: str, key: str) -> int:
         with self._lock:
-            if what == "refund" and time.monotonic() < self.down_until:
+            if what == "refund" and self._refuses():
                 self.refused += 1
                 return 503
             self.done[what][order].add(key)
             return 200
+
+    def has_recovered(self) -> bool:
+        return self.down_until is not None and time.monotonic() >= self.down_until
+
+    def _refuses(self) -> bool:
+        if self.down_until is None:
+            self.down_until = time.monotonic() + self.down
+        return not self.has_recovered()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         provider = self

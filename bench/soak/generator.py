@@ -18,7 +18,7 @@ import time
 from bench.soak.work import KINDS, MIX, Kind, deploy
 from dalsegno import App
 from dalsegno.bench.workloads import application
-from dalsegno.engine.loop import run
+from dalsegno.engine.process import run
 from dalsegno.errors import DalSegnoError
 
 AT_ONCE = 200

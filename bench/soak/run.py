@@ -2,8 +2,9 @@
 
     python -m bench.soak.run --seconds 1800
 
-``make soak-postgres`` is the same. Ends with code 1 if anything was lost or has grown. The plot goes to docs/images,
-all samples to build/soak-postgres.json; a run that is too short to judge leaves the plot in build/.
+``make soak-postgres`` is the same. Ends with code 1 if anything was lost or has grown, or if a history is not exact.
+The plot goes to docs/images, all samples to build/soak-postgres.json; a run that is too short to judge leaves the plot
+in build/.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from bench.postgres.server import LOG_FILES, private_postgres
 from bench.soak.plot import draw
 from bench.soak.samples import TABLES, Sample, summary
 from bench.soak.verdict import complaints
+from dalsegno import App
 from dalsegno.bench.report import resident_mb
+from dalsegno.testing.stored_histories import newest, problems_of
 from tests.servers.process import die_with_parent
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +41,8 @@ WORKERS = 2
 JUDGED_FROM = 300
 """Seconds. In less, retention and vacuum have not come round often enough to say anything."""
 LONGEST_SEARCH = 60.0
+READ = 2000
+"""Executions of which the histories are checked at the end."""
 LONGEST_KEPT = 60.0
 """Seconds for which ended executions are kept: the tables reach their size early."""
 
@@ -141,6 +146,15 @@ class Soak:
             )
 
 
+def inexact_histories(url: str) -> list[str]:
+    """Of the newest executions, which nothing removes before they are read."""
+    app = App(url)
+    try:
+        return app.host.call(problems_of(app.client, app.host.call(newest(app.client, READ)).values()))
+    finally:
+        app.close()
+
+
 async def _end(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.terminate()
@@ -165,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with private_postgres(LOG_FILES if chosen.seconds >= JUDGED_FROM else 0) as server:
         soak = Soak(server.create_database("soak"), chosen)
         found = asyncio.run(soak.run())
+        found["inexact"] = inexact_histories(soak.url)
         found["deadlocks"] = server.log_text().count("deadlock detected")
     return report(chosen, soak.samples, found)
 

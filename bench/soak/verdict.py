@@ -29,6 +29,8 @@ def complaints(found: dict[str, Any]) -> Iterator[str]:
             f"{found['executions_per_s']:.1f} executions/s ended of {found['asked_executions_per_s']:.1f} that were"
             " started: the system did not keep up"
         )
+    if found["inexact"]:
+        yield f"{len(found['inexact'])} inconsistencies in the newest histories, such as: {found['inexact'][0]}"
     if found["deadlocks"]:
         yield f"PostgreSQL broke {found['deadlocks']} deadlocks"
     for name, (before, after) in found["rss_mb"].items():

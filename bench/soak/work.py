@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalsegno import App
-from dalsegno.bench import documents
+from dalsegno.bench import workloads as documents
 from dalsegno.bench.scripts import CHAIN as SCRIPT
 from dalsegno.bench.workloads import application
 
@@ -17,7 +17,11 @@ SCRIPT_TASKS = 5
 FAN = 20
 NAP = 2.0
 SCRIPT_NAME = "bench_script"
-CHAIN, FAN_OUT, SLEEPER = documents.chain(CHAIN_STEPS), documents.fan_out("soak-fanout"), documents.sleeper()
+CHAIN, FAN_OUT, SLEEPER = (
+    documents.chain_document(CHAIN_STEPS),
+    documents.fan_out("soak-fanout"),
+    documents.sleeper(),
+)
 
 app = application("memory:", concurrency=100)
 """Its store is the one that the worker is given."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, TypedDict
 
-from dalsegno import App, TaskContext, gather
+from dalsegno import App, NodeContext, gather
 
 app = App()
 
@@ -30,7 +30,7 @@ class Reply(TypedDict):
 
 
 @app.task(retries=5, timeout="2m")
-async def think(ctx: TaskContext, messages: list[dict[str, Any]]) -> Reply:
+async def think(ctx: NodeContext, messages: list[dict[str, Any]]) -> Reply:
     """What a model would say: it looks up what it does not know, reckons, and answers."""
     results = [message["content"] for message in messages if message["role"] == "tool"]
     match len(results):
@@ -51,7 +51,7 @@ async def think(ctx: TaskContext, messages: list[dict[str, Any]]) -> Reply:
 
 
 @app.task(retries=3)
-async def temperature(ctx: TaskContext, city: str, day: str = "today") -> int:
+async def temperature(ctx: NodeContext, city: str, day: str = "today") -> int:
     ctx.log(f"{city}, {day}: {TEMPERATURES[city]} degrees")
     return TEMPERATURES[city]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from dalsegno import App, TaskContext, race, signal, sleep, timeout
+from dalsegno import App, NodeContext, race, signal, sleep, timeout
 
 app = App()
 
@@ -27,7 +27,7 @@ class Decision(TypedDict):
 
 
 @app.task(retries=5)
-async def mail(ctx: TaskContext, to: str, text: str) -> None:
+async def mail(ctx: NodeContext, to: str, text: str) -> None:
     ctx.log(f"to {to}: {text}")
 
 

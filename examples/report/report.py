@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from dalsegno import App, TaskContext, gather
+from dalsegno import App, NodeContext, gather
 
 app = App()
 
@@ -26,7 +26,7 @@ class Sales(TypedDict):
 
 
 @app.task(retries=5, timeout="30s")
-async def sales(ctx: TaskContext, shop: str) -> Sales:
+async def sales(ctx: NodeContext, shop: str) -> Sales:
     """Asks a shop, which is down at first every now and then."""
     if shop == "Oslo" and ctx.attempt == 1:
         raise ConnectionError(f"{shop} does not answer")
@@ -34,7 +34,7 @@ async def sales(ctx: TaskContext, shop: str) -> Sales:
 
 
 @app.task(retries=5)
-async def publish(ctx: TaskContext, title: str, lines: list[str]) -> str:
+async def publish(ctx: NodeContext, title: str, lines: list[str]) -> str:
     for line in lines:
         ctx.log(line)
     return f"{title}, {len(lines)} lines"

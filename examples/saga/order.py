@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from dalsegno import App, TaskContext
+from dalsegno import App, NodeContext, log
 
 app = App()
 
@@ -28,7 +28,7 @@ class Order:
     address: str
 
 
-class Receipt(TypedDict):
+class Parcel(TypedDict):
     id: str
 
 
@@ -37,30 +37,31 @@ class CannotShip(Exception):
 
 
 @app.task(retries=3)
-async def reserve(ctx: TaskContext, order: Order) -> Receipt:
+async def reserve(ctx: NodeContext, order: Order) -> None:
     ctx.log(f"{order.count} × {order.sku} reserved")
-    return {"id": f"reservation-{order.sku}"}
 
 
 @app.task(retries=10)
-async def release(ctx: TaskContext, receipt: Receipt) -> None:
-    ctx.log(f"{receipt['id']} released")
+async def release(ctx: NodeContext, order: Order) -> None:
+    """Whatever is reserved for the order, if anything is."""
+    ctx.log(f"reservation-{order.sku} released")
 
 
 @app.task(retries=3)
-async def charge(ctx: TaskContext, order: Order) -> Receipt:
+async def charge(ctx: NodeContext, order: Order) -> None:
     """A real one would give ``ctx.idempotency_key`` to the bank: it stays the same if the task runs twice."""
     ctx.log(f"{order.count * 250} cents charged")
-    return {"id": f"payment-{order.sku}"}
 
 
 @app.task(retries=10)
-async def refund(ctx: TaskContext, receipt: Receipt) -> None:
-    ctx.log(f"{receipt['id']} refunded")
+async def refund(ctx: NodeContext, order: Order) -> None:
+    """Whatever the bank has booked for the order, if anything: a charge that failed may have been booked, too, if only
+    the bank's answer was lost."""
+    ctx.log(f"payment-{order.sku} refunded")
 
 
 @app.task
-async def ship(ctx: TaskContext, order: Order) -> Receipt:
+async def ship(ctx: NodeContext, order: Order) -> Parcel:
     if not order.address:
         raise CannotShip("there is no address to ship to")
     ctx.log(f"shipped to {order.address}")
@@ -76,23 +77,23 @@ async def place_order(order: Order) -> dict[str, str]:
         except asyncio.CancelledError:
             return await call
 
-    undo: list[tuple[Callable[[Receipt], Awaitable[None]], Awaitable[Receipt]]] = []
+    begun: list[tuple[Awaitable[None], Callable[[Order], Awaitable[None]]]] = []
     try:
         reserving = reserve(order)  # asked for; how to undo it is noted before anything can interrupt
-        undo.append((release, reserving))
+        begun.append((reserving, release))
         await reserving
         charging = charge(order)
-        undo.append((refund, charging))
+        begun.append((charging, refund))
         await charging
-        parcel = await ship(order)
+        parcel = await settled(ship(order))  # goods that are on their way are not refunded
         return {"status": "shipped", "parcel": parcel["id"]}
     except (Exception, asyncio.CancelledError) as problem:  # whatever it was, and whichever step
-        for step, asked in reversed(undo):
+        for asked, undo in reversed(begun):
             try:
-                receipt = await settled(asked)  # a step that still runs comes to its end first
-            except Exception:  # noqa: BLE001 - it did nothing that could be undone
-                continue
-            await settled(step(receipt))
+                await settled(asked)  # a step that still runs comes to its end first
+            except Exception as failure:  # noqa: BLE001 - it may have had its effect all the same
+                log(f"a step failed and is undone: {failure}")
+            await settled(undo(order))
         if isinstance(problem, asyncio.CancelledError):
             raise
         return {"status": "undone", "reason": str(problem)}

@@ -7,7 +7,7 @@ from importlib import import_module
 from dalsegno.testing.contract import TOPICS, Topic
 from scripts.pages.markdown import NOTICE, table
 
-ADAPTERS = {"memory": "memory", "SQLite": "sqlite", "PostgreSQL": "postgres", "Redis": "redis"}
+ADAPTERS = {"memory": "memory", "SQLite": "sqlite", "PostgreSQL": "postgres"}
 STACKS = (
     ("`memory:`", "in this process, gone with it", "in this process", "in this process"),
     (
@@ -24,9 +24,6 @@ STACKS = (
         "the same database, history in partitions by day",
     ),
 )
-UNFINISHED = """
-Redis has a ledger under construction. It is not reachable by a URL yet; the table shows how far it has come.
-"""
 ROUND_TRIPS = (
     (
         "only plain steps and endings of chains, as this process knows them from its own claims and commits",
@@ -78,7 +75,7 @@ def page() -> str:
     round_trips = table(("in the batch", "round trips"), ROUND_TRIPS)
     matrix = table(("topic", "guarantees", *bound), rows)
     return (
-        f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}\n{stacks}{UNFINISHED}"
+        f"# Capability matrix\n\n{NOTICE}{INTRODUCTION}\n{stacks}"
         f"{BEFORE_ROUND_TRIPS}\n{round_trips}{AFTER_ROUND_TRIPS}"
         f"\n## Contract topics\n\n{matrix}"
     )

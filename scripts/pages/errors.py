@@ -6,17 +6,16 @@ import inspect
 from collections.abc import Iterator
 
 from dalsegno import errors
-from dalsegno.engine.scripting.sources import InvalidScript
+from dalsegno.engine.scripts.programs import InvalidScript
+from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError
 from dalsegno.graph.templates import TemplateErrors
-from dalsegno.lang.errors import ExpressionError, FlowSyntaxError
+from dalsegno.lang.errors import ExpressionError, FlowSyntaxError, SnapshotError
 from dalsegno.lang.python import NotStorable, OutsideWorkflow, UnsupportedPython
-from dalsegno.lang.snapshots import SnapshotError
-from dalsegno.server.causes import CAUSES, NODE_CODES
 from scripts.pages.markdown import NOTICE, code, table
 
 INTRODUCTION = """
-Errors branch by who must act: the caller (`UsageError`), whoever runs the system (`OperatorError`), or us
+Errors branch by who must act: the caller (`UsageError`), the operator of the system (`OperatorError`), or us
 (`InternalError`). Every class has a stable code, `error.code`.
 
 """

@@ -11,7 +11,7 @@ from dalsegno.ports.node import NodeType
 from scripts.pages.markdown import NOTICE, code, table
 
 INTRODUCTION = """
-A node in a document has an `id`, a `type` and `parameters`; [Graph documents](graphs.md) tells what else it may say.
+A node in a document has an `id`, a `type` and `parameters`; [Graph documents](graphs.md) lists its other fields.
 Parameters may hold [templates](expressions.md#templates) unless the column *kind* says otherwise: a *condition* or
 *expression* is evaluated by the node (per item, where it works on a list), and *written out* means that the value is
 needed before anything runs.
@@ -33,7 +33,7 @@ NOTES = {
     "webhook": "Deploying the graph makes the [webhook](../webhooks.md) `<workflow>.<node id>`; see "
     "[Triggers](graphs.md#triggers).",
     "http": "`POST`, `PUT`, `PATCH` and `DELETE` carry an `Idempotency-Key`: the run's key, the same for all its "
-    "attempts and another one for every run. A header of that name of your own is sent instead. `GET`, `HEAD` "
+    "attempts and another one for every run. If you set a header of that name, it is sent instead. `GET`, `HEAD` "
     "and `OPTIONS` change nothing and carry none. Each page of a pagination has a key of its own, and a "
     "redirect that becomes a `GET` drops it. What the node may reach is a matter of [egress "
     "rules](../how-to/egress.md). Statuses named by `raise_on_status` fail with the code `HTTP_<status>`.",
@@ -43,7 +43,7 @@ NOTES = {
     "wait": "A past time wakes at once. While it waits it is a row: no thread, no process, no memory. About signals, "
     "see [Wait for people and other systems](../how-to/wait-for-people-and-systems.md).",
     "approval": "Decided by `handle.decide` or by a signal: see [Wait for people and other "
-    "systems](../how-to/wait-for-people-and-systems.md#somebodys-decision).",
+    "systems](../how-to/wait-for-people-and-systems.md#a-persons-decision).",
     "script": "The script is checked with the document and stored with it. It runs as an execution of its own, which "
     "shares its retries, errors, time limit and end with the node as a `workflow` does.",
     "workflow": "See [Wait for people and other "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dalsegno.graph.schema import document_schema
+from dalsegno.graph.documents.published_schema import document_schema
 from dalsegno.nodes.registry import builtin_registry
 
 

@@ -1,21 +1,22 @@
-"""``states.md``: the tables of ``core.states`` as text and as diagrams."""
+"""``states.md``: the tables of ``core.states`` as text and as pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from dalsegno.core.states import EXECUTION_MOVES, NODE_MOVES, PRECEDENCE, mermaid
+from dalsegno.core.states import EXECUTION_MOVES, NODE_MOVES, PRECEDENCE
+from scripts.pages import state_diagram
 from scripts.pages.markdown import NOTICE, code, table
 
 EXECUTION_MEANINGS = {
-    "PENDING": "Waits to be begun: by its time, or by a trigger. An ordinary start is RUNNING at once.",
+    "PENDING": "Waits to begin: at its time, or by a trigger. An ordinary start is RUNNING at once.",
     "RUNNING": "Something of it is ready, running, or waiting.",
     "PAUSED": "Nothing of it is claimed until it is resumed. A step that runs when the pause begins still commits, and "
     "may be the last.",
     "COMPLETED": "Ended with an output.",
     "FAILED": "Ended with an error that nothing handled, or by its own timeout.",
-    "CANCELLED": "Ended because somebody asked for it.",
+    "CANCELLED": "Ended by a request to cancel or terminate it.",
 }
 NODE_MEANINGS = {
     "PENDING": "Nothing has reached it yet.",
@@ -29,18 +30,32 @@ NODE_MEANINGS = {
 }
 
 
+EXECUTION_PICTURE = (
+    "![From PENDING to RUNNING, to and from PAUSED, and to an end](../images/execution-states.svg)"
+)
+NODE_PICTURE = "![From PENDING over QUEUED, RUNNING and WAITING to an end](../images/node-states.svg)"
+
+
 def page() -> str:
     precedence = ", ".join(code(state) for state in PRECEDENCE)
     return (
         f"# States\n\n{NOTICE}\n"
-        f"## Executions\n\n{_moves(EXECUTION_MOVES, EXECUTION_MEANINGS)}\n"
-        f"## Nodes\n\n{_moves(NODE_MOVES, NODE_MEANINGS)}\n"
+        f"## Executions\n\n{_moves(EXECUTION_MOVES, EXECUTION_MEANINGS, EXECUTION_PICTURE)}\n"
+        f"## Nodes\n\n{_moves(NODE_MOVES, NODE_MEANINGS, NODE_PICTURE)}\n"
         "A node may be visited several times, and once per item of a split. Its summary is the first present of "
         f"{precedence}.\n"
     )
 
 
-def _moves(moves: Mapping[Any, tuple[str, ...]], meanings: Mapping[str, str]) -> str:
+def execution_states() -> str:
+    return state_diagram.draw("States of an execution", EXECUTION_MOVES, "PENDING")
+
+
+def node_states() -> str:
+    return state_diagram.draw("States of a node", NODE_MOVES, "PENDING")
+
+
+def _moves(moves: Mapping[Any, tuple[str, ...]], meanings: Mapping[str, str], picture: str) -> str:
     rows = [
         (
             code(before),
@@ -49,4 +64,4 @@ def _moves(moves: Mapping[Any, tuple[str, ...]], meanings: Mapping[str, str]) ->
         )
         for before, targets in moves.items()
     ]
-    return f"{table(('state', 'meaning', 'may become'), rows)}\n```mermaid\n{mermaid(moves)}\n```\n"
+    return f"{table(('state', 'meaning', 'may become'), rows)}\n{picture}\n"

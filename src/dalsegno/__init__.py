@@ -1,6 +1,6 @@
-"""Dal Segno: durable workflows that go on from where they stood. Public names only.
+"""Dal Segno: durable workflows that resume where they were interrupted. Public names only.
 
-They are imported on first use, so that a part of the package (the command line's help, the errors) costs no more than
+Names are imported on first use, so that a part of the package (the command line's help, the errors) loads only what
 it needs.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dalsegno.app import App
     from dalsegno.client import Client
     from dalsegno.client.problems import NotThisServer, ServerUnreachable
-    from dalsegno.engine.scripting.sources import InvalidScript
+    from dalsegno.engine.scripts.programs import InvalidScript
     from dalsegno.engine.settings import EngineLimits, EngineSettings
     from dalsegno.errors import (
         AccessError,
@@ -66,10 +66,8 @@ if TYPE_CHECKING:
         WrongHost,
     )
     from dalsegno.handle import Handle
-    from dalsegno.lang.errors import ExpressionError, ExpressionFailed, FlowSyntaxError
-    from dalsegno.lang.python.approvals import Decision
-    from dalsegno.lang.python.errors import NotStorable, OutsideWorkflow, TaskError, UnsupportedPython
-    from dalsegno.lang.python.verbs import (
+    from dalsegno.lang.errors import ExpressionError, ExpressionFailed, FlowSyntaxError, SnapshotError
+    from dalsegno.lang.python.api import (
         approval,
         cancel,
         first,
@@ -84,9 +82,10 @@ if TYPE_CHECKING:
         start,
         timeout,
     )
-    from dalsegno.lang.snapshots import SnapshotError
-    from dalsegno.model.retry import RetryPolicy
-    from dalsegno.nodes.egress import EgressPolicy
+    from dalsegno.lang.python.errors import NotStorable, OutsideWorkflow, TaskError, UnsupportedPython
+    from dalsegno.lang.python.values.decisions import Decision
+    from dalsegno.model.failure import RetryPolicy
+    from dalsegno.nodes.http.egress import EgressPolicy
     from dalsegno.nodes.parameters import NodeParameters
     from dalsegno.ports.node import NodeContext, NodeError
     from dalsegno.ports.node import NodeContext as TaskContext
@@ -184,41 +183,41 @@ __all__ = [
 _HOMES = {
     "App": "dalsegno.app",
     "Client": "dalsegno.client",
-    "EgressPolicy": "dalsegno.nodes.egress",
-    "Decision": "dalsegno.lang.python.approvals",
+    "EgressPolicy": "dalsegno.nodes.http.egress",
+    "Decision": "dalsegno.lang.python.values.decisions",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
     "ExpressionError": "dalsegno.lang.errors",
     "ExpressionFailed": "dalsegno.lang.errors",
     "FlowSyntaxError": "dalsegno.lang.errors",
     "Handle": "dalsegno.handle",
-    "InvalidScript": "dalsegno.engine.scripting.sources",
+    "InvalidScript": "dalsegno.engine.scripts.programs",
     "NodeContext": "dalsegno.ports.node",
     "NodeError": "dalsegno.ports.node",
     "NodeParameters": "dalsegno.nodes.parameters",
     "NotStorable": "dalsegno.lang.python.errors",
     "NotThisServer": "dalsegno.client.problems",
     "OutsideWorkflow": "dalsegno.lang.python.errors",
-    "RetryPolicy": "dalsegno.model.retry",
+    "RetryPolicy": "dalsegno.model.failure",
     "ServerUnreachable": "dalsegno.client.problems",
-    "SnapshotError": "dalsegno.lang.snapshots",
+    "SnapshotError": "dalsegno.lang.errors",
     "TaskContext": "dalsegno.ports.node",
     "TaskError": "dalsegno.lang.python.errors",
     "TransactionLost": "dalsegno.ports.transactions",
     "UnsupportedPython": "dalsegno.lang.python.errors",
-    "approval": "dalsegno.lang.python.verbs",
-    "cancel": "dalsegno.lang.python.verbs",
-    "first": "dalsegno.lang.python.verbs",
-    "gather": "dalsegno.lang.python.verbs",
-    "log": "dalsegno.lang.python.verbs",
-    "now": "dalsegno.lang.python.verbs",
-    "race": "dalsegno.lang.python.verbs",
-    "run": "dalsegno.lang.python.verbs",
-    "set_tags": "dalsegno.lang.python.verbs",
-    "signal": "dalsegno.lang.python.verbs",
-    "sleep": "dalsegno.lang.python.verbs",
-    "start": "dalsegno.lang.python.verbs",
-    "timeout": "dalsegno.lang.python.verbs",
+    "approval": "dalsegno.lang.python.api",
+    "cancel": "dalsegno.lang.python.api",
+    "first": "dalsegno.lang.python.api",
+    "gather": "dalsegno.lang.python.api",
+    "log": "dalsegno.lang.python.api",
+    "now": "dalsegno.lang.python.api",
+    "race": "dalsegno.lang.python.api",
+    "run": "dalsegno.lang.python.api",
+    "set_tags": "dalsegno.lang.python.api",
+    "signal": "dalsegno.lang.python.api",
+    "sleep": "dalsegno.lang.python.api",
+    "start": "dalsegno.lang.python.api",
+    "timeout": "dalsegno.lang.python.api",
 }
 
 

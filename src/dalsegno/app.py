@@ -6,34 +6,41 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
-from dalsegno.core.task_options import child_options
+from dalsegno.admin.triggers import settle_when_deployed, triggers_of
+from dalsegno.core.scripts.task_options import child_options
 from dalsegno.engine.client import Client
-from dalsegno.engine.delays import Duration, Moment
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.filters import ExecutionFilters, filter_of
-from dalsegno.engine.scripting.sources import compile_checked
+from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
+from dalsegno.engine.scripts.programs import compile_checked
+from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.starting import StartOptions
-from dalsegno.engine.tasks import Task, Tasks, make_task
-from dalsegno.engine.workflows import Workflows
+from dalsegno.engine.starting.delays import Duration, Moment
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.steps.tasks import Task, Tasks, make_remote_task, make_task
+from dalsegno.engine.subprocesses.large_responses import LargeResponses
 from dalsegno.errors import InternalError, InvalidInput
-from dalsegno.graph.workflow_limit import front_matter_limit
-from dalsegno.handle import Handle
-from dalsegno.hosting import Host
+from dalsegno.event_loop_host import Host
+from dalsegno.graph.documents.workflow_limit import front_matter_limit
+from dalsegno.handle import Handle, Starter, Target
 from dalsegno.lang.durations import parse_duration
-from dalsegno.lang.python import DurableTask, DurableWorkflow, OutsideWorkflow, register_type
+from dalsegno.lang.python import (
+    DurableRemoteTask,
+    DurableTask,
+    DurableWorkflow,
+    OutsideWorkflow,
+    register_type,
+)
 from dalsegno.model.definition import Definition
+from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.limits import Concurrency, read_concurrency
-from dalsegno.model.retry import RetryPolicy
 from dalsegno.nodes.builder import node_type
-from dalsegno.nodes.egress import ALLOW_EVERYTHING, EgressPolicy
-from dalsegno.nodes.http_service import HttpLimits, HttpService
+from dalsegno.nodes.http.egress import ALLOW_EVERYTHING, EgressPolicy
+from dalsegno.nodes.http.service import HttpLimits, HttpService
 from dalsegno.nodes.registry import NodeRegistry, builtin_registry
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
-from dalsegno.starter import Starter, Target
 from dalsegno.wiring import default_store, open_stack
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,8 +49,9 @@ R = TypeVar("R")
 
 
 class TaskDecorator(Protocol):
-    """What ``@app.task(…)`` does to a function, as a workflow sees it: a call gives a promise, whether the function is
-    async or not, and the context that a task may take first is not the caller's to give."""
+    """The type of the decorator ``@app.task(…)`` as a workflow sees it: a call returns a promise, whether the
+    function is async or not, and the context that a task may take as its first parameter is not passed by the
+    caller."""
 
     @overload
     def __call__(
@@ -63,9 +71,10 @@ class TaskDecorator(Protocol):
 
 
 class App:
-    """Tasks and node types by name, on the store behind ``url`` (default: ``DALSEGNO_STORE``, else a local file).
+    """Tasks, node types and workflows by name, on the store behind ``url`` (default: ``DALSEGNO_STORE``, else a local
+    file).
 
-    Outside ``running()`` the application can deploy, start and look; inside, its own worker and timers run.
+    Outside ``running()`` the application can deploy, start and query; inside, its own worker and timers run.
     """
 
     def __init__(
@@ -82,17 +91,17 @@ class App:
         self.tasks = Tasks(self.settings.threads)
         self.workflows = Workflows()
         self.schedules = Schedules(self)
-        """Cron in this application's store."""
+        """Schedules in this application's store."""
         self._clock = clock
         self.egress = egress
-        """Where HTTP nodes may go; None: everywhere (``dalsegno worker`` puts its own policy there)."""
+        """Hosts that HTTP nodes may call; None: all (``dalsegno worker`` sets its own policy)."""
         self.makes_secret_key = False
-        """Whether the first credential may make a key file beside the store; ``dalsegno dev`` allows it."""
+        """Whether storing the first credential may create a key file beside the store; ``dalsegno dev`` allows it."""
         self._host: Host | None = None
         self._guest_of: Host | None = None
         self._options = StartOptions()
 
-    # -- what the program offers ------------------------------------------------------------------------------
+    # -- registration -----------------------------------------------------------------------------------------
 
     @overload
     def task(
@@ -135,17 +144,16 @@ class App:
         heartbeat: float | str | None = None,
         raises: tuple[type[BaseException], ...] = (),
     ) -> Any:
-        """Registers a function, async or not, that workflows run by name. Called outside of a workflow, it is the
-        ordinary function it was. ``concurrency``: how many run at once, over all processes; or a key that tasks
-        share; or ``{"key": …, "limit": …, "rate": "10/s"}``. ``raises``: exceptions that a workflow gets back as what
-        they are, even if its own module does not name them."""
+        """Registers a function, async or not, that workflows run by name. Outside of a workflow, a call runs the
+        function as usual. ``concurrency``: the number of concurrent runs over all processes; or a key that tasks
+        share; or ``{"key": …, "limit": …, "rate": "10/s"}``. ``raises``: exceptions that a workflow receives
+        with their own class, even if its module does not name them."""
 
         def register(function: Callable[P, R]) -> DurableTask[P, R]:
-            policy = retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
             task = make_task(
                 function,
                 name=name,
-                retry=policy,
+                retry=_policy(retries),
                 timeout=_seconds(timeout),
                 queue=queue,
                 concurrency=_concurrency(concurrency),
@@ -155,6 +163,68 @@ class App:
             return DurableTask(function, task.name, context_parameter=task.context_parameter, raises=raises)
 
         return register(function) if function is not None else register
+
+    @overload
+    def remote_task(
+        self,
+        name: str,
+        /,
+        *,
+        queue: str,
+        returns: type[R],
+        retries: int | RetryPolicy = 0,
+        timeout: float | str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
+        raises: tuple[type[BaseException], ...] = (),
+        docs: str = "",
+    ) -> DurableTask[..., Awaitable[R]]: ...
+
+    @overload
+    def remote_task(
+        self,
+        name: str,
+        /,
+        *,
+        queue: str,
+        returns: Any = None,
+        retries: int | RetryPolicy = 0,
+        timeout: float | str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
+        raises: tuple[type[BaseException], ...] = (),
+        docs: str = "",
+    ) -> DurableTask[..., Awaitable[Any]]: ...
+
+    def remote_task(
+        self,
+        name: str,
+        /,
+        *,
+        queue: str,
+        returns: Any = None,
+        retries: int | RetryPolicy = 0,
+        timeout: float | str | None = None,
+        concurrency: int | str | Mapping[str, Any] | None = None,
+        raises: tuple[type[BaseException], ...] = (),
+        docs: str = "",
+    ) -> Any:
+        """Declares a task that other programs run: those that claim ``queue`` from a server (``/v1/tasks/claim``).
+        No worker of this application runs it. A call takes one value, or fields by name. An output that does not
+        match ``returns`` (a dataclass, a model, ``list[int]`` …; None: anything) fails the task. ``docs``
+        describes the task for authors of the program. The other options are those of ``task``."""
+        expected = Any if returns is None else returns
+        durable: DurableRemoteTask[..., Any] = DurableRemoteTask(
+            name, expected, queue=queue, docs=docs, raises=raises
+        )
+        task = make_remote_task(
+            durable,
+            queue,
+            docs,
+            retry=_policy(retries),
+            timeout=_seconds(timeout),
+            concurrency=_concurrency(concurrency),
+        )
+        self.tasks.register(task)
+        return durable
 
     @overload
     def workflow(self, function: Callable[P, Awaitable[R]], /) -> DurableWorkflow[P, R]: ...
@@ -180,19 +250,20 @@ class App:
         concurrency: int | str | Mapping[str, Any] | None = None,
         cancel_grace: float | str | None = None,
     ) -> Any:
-        """Compiles an ``async def`` to a durable workflow. What cannot be made durable is refused here, with file and
-        line and what to write instead. ``concurrency``: how many executions run at once, or ``{"key":
-        "$trigger.customer", "limit": 1}`` for so many per value of the input; the others are PENDING.
-        ``cancel_grace``: how long it may clean up after a cancel or its timeout; without one, until it is done.
+        """Compiles an ``async def`` to a durable workflow. Code that cannot be made durable is refused here, with
+        file, line and a replacement. ``concurrency``: the number of concurrent executions, or ``{"key":
+        "$trigger.customer", "limit": 1}`` for a limit per value of the input; further executions are PENDING.
+        ``cancel_grace``: the time limit of the clean-up after a cancel or timeout; unlimited by default.
 
-        In a workflow, a call is a child. Elsewhere ``await order(2)`` starts an execution and gives its result, as long
-        as the application runs in this process; where it does not, the call raises OutsideWorkflow."""
+        In a workflow, a call starts a child. Elsewhere ``await order(2)`` starts an execution and returns its
+        result while the application runs in this process; otherwise the call raises OutsideWorkflow.
+        """
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
             said = {"timeout": timeout, "concurrency": concurrency, "cancel_grace": cancel_grace}
             front_matter = {option: value for option, value in said.items() if value is not None}
             durable = DurableWorkflow(function, name, front_matter=front_matter)
-            front_matter_limit(front_matter, durable.program.name)  # here, and not only at a start
+            front_matter_limit(front_matter, durable.program.name)  # checked here, and not only at a start
             self.workflows.register(durable.program, function)
             durable.run_outside = self._run_outside
             return durable
@@ -209,15 +280,16 @@ class App:
         return register
 
     def register_type(self, kind: type[R], dump: Callable[[R], Any], load: Callable[[Any], R]) -> None:
-        """Objects of this class may live across an ``await`` of a Python workflow: stored as what ``dump`` gives, made
-        again by ``load``. It holds for the whole process; every worker registers what its workflows keep."""
+        """Allows objects of this class to live across an ``await`` of a Python workflow: they are stored as the
+        result of ``dump`` and restored by ``load``. It applies to the whole process; every worker must register
+        the classes that its workflows use."""
         register_type(kind, dump, load)
 
     # -- running ----------------------------------------------------------------------------------------------
 
     def running(self, *, worker: bool = True, scheduler: bool = True) -> Running:
-        """``with`` or ``async with``: the worker and timers of this process run inside the block. Leaving it raises
-        StoreLost where the store's file was deleted or replaced meanwhile."""
+        """Returns a context manager (``with`` or ``async with``) inside which the worker and timers of this process
+        run. Leaving it raises StoreLost if the store's file was deleted or replaced meanwhile."""
         return Running(self, worker=worker, scheduler=scheduler)
 
     def with_options(
@@ -231,39 +303,40 @@ class App:
         start_at: Moment | None = None,
         connection: Any = None,
     ) -> Starter:
-        """Options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``. With ``delay``
-        or ``start_at`` it is PENDING until then; ``handle.trigger()`` begins it before. ``connection`` starts it inside
-        the transaction that you have begun there, in the database of the store: it exists once you commit."""
+        """Sets options for the next start: ``app.with_options(idempotency_key="o-1").start("checkout", …)``. With
+        ``delay`` or ``start_at`` the execution is PENDING until then; ``handle.trigger()`` starts it earlier.
+        ``connection`` starts it inside the caller's open transaction in the store's database: the execution
+        exists after the caller's commit."""
         key = idempotency_key
         return Starter(
             self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at, connection)
         )
 
     def deploy(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Definition:
-        """Checks and stores a graph document; the same content again is the same version."""
+        """Checks and stores a graph document; the same content is the same version."""
         return self.host.call(self._deploy(document, name))
 
     async def adeploy(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Definition:
         return await self.host.acall(self._deploy(document, name))
 
     def deploy_script(self, source: str, name: str | None = None) -> Definition:
-        """Compiles and stores a ``.flow`` script; ``name`` is for those that have none."""
+        """Compiles and stores a ``.flow`` script; ``name`` is for scripts without a name of their own."""
         return self.host.call(self._deploy_script(source, name))
 
     async def adeploy_script(self, source: str, name: str | None = None) -> Definition:
         return await self.host.acall(self._deploy_script(source, name))
 
     def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        """Starts a workflow. A Python workflow or task of this program takes its own arguments; a deployed one is named
-        (``"checkout"``, ``"checkout@stable"``) and takes one value, or keywords that make an object."""
+        """Starts a workflow. A Python workflow or task of this program takes its own arguments; a deployed workflow
+        is named (``"checkout"``, ``"checkout@stable"``) and takes one value, or keywords that form an object."""
         return Starter(self, self._options).start(workflow, *args, **fields)
 
     async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
         return await Starter(self, self._options).astart(workflow, *args, **fields)
 
     def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        """A start in two steps: everything is checked, and the execution is PENDING until ``handle.trigger()`` begins
-        it, with this input or with another one."""
+        """Submits a start in two steps: the input is checked, and the execution is PENDING until
+        ``handle.trigger()`` starts it, with this input or with another one."""
         return Starter(self, self._options).submit(workflow, *args, **fields)
 
     async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
@@ -275,7 +348,7 @@ class App:
     def executions(
         self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
     ) -> list[Handle]:
-        """Newest first; the filters are those of ``Client.executions``: states, tags, times …"""
+        """Returns executions, newest first; the filters are those of ``Client.executions``: states, tags, times …"""
         return self.host.call(self._executions(filter_of(workflow, filters), limit))
 
     async def aexecutions(
@@ -294,7 +367,7 @@ class App:
             host, self._host = self._host, None
             await host.aclose()
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------
 
     @property
     def is_running(self) -> bool:
@@ -309,7 +382,7 @@ class App:
     def _run_outside(
         self, workflow: DurableWorkflow[..., Any], args: tuple[Any, ...], fields: Mapping[str, Any]
     ) -> Coroutine[Any, Any, Any]:
-        """A call of a workflow by ordinary code."""
+        """Run a workflow that is called by ordinary code."""
         if not self.is_running:
             raise OutsideWorkflow(
                 f"workflow '{workflow.name}' is called where no workflow runs, and its application does not run in "
@@ -329,7 +402,8 @@ class App:
 
     @contextlib.contextmanager
     def guest_of(self, host: Host) -> Iterator[None]:
-        """For tests: inside the block everything goes to that host, and the application's own store is left alone."""
+        """Redirect everything inside the block to another host, for tests; the application's own store is not
+        opened."""
         before, self._guest_of = self._guest_of, host
         try:
             yield
@@ -338,7 +412,7 @@ class App:
 
     @property
     def host(self) -> Host:
-        """Opened on first use, in a thread of its own."""
+        """The host, opened on first use, in a thread of its own."""
         if self._guest_of is not None:
             return self._guest_of
         if self._host is None:
@@ -348,7 +422,7 @@ class App:
         return self._host
 
     async def host_here(self) -> Host:
-        """Opens on the caller's loop, for ``async with app.running()``."""
+        """Open the host on the caller's event loop, for ``async with app.running()``."""
         if self._guest_of is not None:
             return self._guest_of
         if self._host is None:
@@ -369,16 +443,17 @@ class App:
         return engine
 
     def services(self) -> dict[str, Any]:
-        """What nodes and tasks find in their context."""
+        """The services that nodes and tasks find in their context."""
         limits = self.settings.limits
         allowed = HttpLimits(limits.http_timeout, limits.http_response_bytes)
-        http = HttpService(self.egress or ALLOW_EVERYTHING, limits=allowed)
+        http = HttpService(self.egress or ALLOW_EVERYTHING, limits=allowed, large=LargeResponses())
         return {"tasks": self.tasks, "http": http}
 
     async def _open_engine(self) -> Engine:
         stack = await open_stack(self.url, self._clock)
         engine = Engine(stack, self.registry, self.services(), self.settings, self.workflows)
         engine.vault.keys.may_make = self.makes_secret_key
+        settle_when_deployed(engine)
         return engine
 
     async def _deploy(self, document: str | bytes | Mapping[str, Any], name: str | None) -> Definition:
@@ -391,16 +466,16 @@ class App:
             return (await client.deploy(compiled, text=text))[0]
 
         source = compiled.definition_source
-        return await self.engine.triggers.deploy(compiled.plan.name, "graph", source, store)
+        return await triggers_of(self.engine).deploy(compiled.plan.name, "graph", source, store)
 
     async def _deploy_script(self, source: str, name: str | None) -> Definition:
         code = compile_checked(source, name)
-        return await self.engine.triggers.deploy(
+        return await triggers_of(self.engine).deploy(
             code.name, code.kind, b"", lambda: self.client.deploy_script(code)
         )
 
     def task_queue(self, task: str) -> str | None:
-        """The queue a task registered here asks for."""
+        """Return the queue of a task registered here."""
         found: Task | None = self.tasks.find(task)
         return found.queue if found is not None else None
 
@@ -436,6 +511,10 @@ class Running:
         await self._app.aclose()
         if loss is not None and kind is None:
             raise loss
+
+
+def _policy(retries: int | RetryPolicy) -> RetryPolicy:
+    return retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
 
 
 def _seconds(duration: float | str | None) -> float | None:

@@ -1,52 +1,52 @@
-"""Every error Dal Segno raises, sorted by who must act.
+"""Every error Dal Segno raises, grouped by who must act.
 
     DalSegnoError
-    ├── UsageError                 the caller must change what it asked for
+    ├── UsageError                 the caller must change the request
     │   ├── InvalidDefinition      a graph document with problems (all of them, with JSON pointers)
-    │   ├── InvalidInput           a start payload, an argument, a command-line value
+    │   ├── InvalidInput           an invalid start payload, argument or command-line value
     │   ├── NotFound               no such definition, execution, node or task
-    │   ├── NotJson                a value that JSON cannot carry (its path is named)
+    │   ├── NotJson                a value that JSON cannot represent (its path is named)
     │   ├── LimitExceeded          a configured limit was reached (the limit is named)
     │   ├── Conflict               the execution is not in a state that allows this
-    │   │   ├── KeyReused          an idempotency key that was used for something else
-    │   │   └── LeaseLost          a remote worker answers for a task that is not its own any more
-    │   ├── BadRequest             an HTTP request that cannot be read
-    │   ├── TooLarge               one that is larger than the server takes
-    │   ├── UnsupportedMedia       one with a body of a type nobody asked for
+    │   │   ├── KeyReused          an idempotency key that was used for a different request
+    │   │   └── LeaseLost          a remote worker answers for a task that it does not hold any more
+    │   ├── BadRequest             an HTTP request that cannot be parsed
+    │   ├── TooLarge               an HTTP request that is larger than the server accepts
+    │   ├── UnsupportedMedia       an HTTP request with a body of an unsupported media type
     │   ├── CredentialNotFound     no credential of that name
     │   └── ExecutionEnded         raised by ``result()``
     │       ├── WorkflowFailed
     │       └── WorkflowCancelled
-    ├── AccessError                who asks may not have it
-    │   ├── Unauthenticated        no key, or one that is not valid
-    │   ├── Forbidden              a key that may not do this
+    ├── AccessError                the caller lacks the permission
+    │   ├── Unauthenticated        no key, or an invalid one
+    │   ├── Forbidden              a key without the permission
     │   │   ├── WrongHost          a ``Host`` that is not this server's
     │   │   ├── ForeignOrigin      a web page of another origin
-    │   │   ├── StoredQuotaExceeded  a key has as many executions stored as it may
-    │   │   ├── QueueRefused       a task of a queue, or of a worker, that is not the key's
+    │   │   ├── StoredQuotaExceeded  the key's quota of stored executions is used up
+    │   │   ├── QueueRefused       a task of a queue, or of a worker, that does not belong to the key
     │   │   ├── ProtectedName      a name that a credential lists: only an admin deploys under it
-    │   │   ├── SignatureRefused   a webhook's delivery that its sender has not signed
-    │   │   └── StaleDelivery      one that was signed too long ago
+    │   │   ├── SignatureRefused   a webhook's delivery without a valid signature
+    │   │   └── StaleDelivery      a delivery that was signed too long ago
     │   ├── TooSlow                a request that did not arrive in time
     │   ├── CredentialRefused      a credential that may not be used by this workflow, or sent to this host
     │   │   └── DefinitionNotApproved  a definition of a listed workflow that no admin has approved
     │   └── TooManyRequests        try again later (``after`` seconds)
-    │       └── QuotaExceeded      a key has used what it may per minute, or at the same time
-    ├── OperatorError              whoever runs the system must act
+    │       └── QuotaExceeded      the key's quota per minute, or of concurrent use, is used up
+    ├── OperatorError              the operator of the system must act
     │   ├── Unavailable            the store or broker cannot be reached or is busy
-    │   │   └── Overloaded         too much work of this caller, or of all, waits already
+    │   │   └── Overloaded         too much work of this caller, or of all callers, is waiting
     │   ├── StoreFull              no space left
     │   ├── StoreReadOnly          the store cannot be written
     │   ├── StoreLost              the store's file was deleted or replaced while it was open
     │   ├── StoreCorrupt           the store's content is damaged or is no Dal Segno store
     │   ├── SchemaMismatch         the store was written by another version
-    │   ├── NoSecretKey            credentials need a key, and there is none
+    │   ├── NoSecretKey            credentials need a secret key, and none is configured
     │   ├── SecretUnreadable       a credential is sealed with another key, or was tampered with
-    │   ├── NotDelivered           a failure alert that its receiver does not take
-    │   └── BadConfiguration       a setting or URL is wrong
+    │   ├── NotDelivered           a failure alert that its receiver does not accept
+    │   └── BadConfiguration       an invalid setting or URL
     └── InternalError              a bug in Dal Segno: please report it
 
-Each class carries a stable ``code`` (``DS-…``) under which the documentation explains cause and cure.
+Each class has a stable ``code`` (``DS-…``) under which the documentation explains cause and cure.
 """
 
 from __future__ import annotations
@@ -59,19 +59,20 @@ DEBUG_VARIABLE = "DALSEGNO_DEBUG"
 
 
 def is_debugging() -> bool:
-    """``DALSEGNO_DEBUG=1``: commands show the tracebacks of their errors, and those of tasks and nodes keep the frames
-    of Dal Segno."""
+    """Whether ``DALSEGNO_DEBUG=1`` is set: commands print the tracebacks of their errors, and the tracebacks of
+    tasks and nodes keep the frames of Dal Segno."""
     return os.environ.get(DEBUG_VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
 class DalSegnoError(Exception):
-    """Root of the tree: anything else that escapes from a public call is a bug."""
+    """Root of the tree: any other exception that escapes from a public call is a bug."""
 
     code: ClassVar[str] = "DS-000"
 
 
 class DalSegnoWarning(UserWarning):
-    """Something that runs, but hardly as its author meant it; silence it with Python's own ``warnings`` filters."""
+    """A warning about code that runs, but probably not as intended; silence it with Python's own ``warnings``
+    filters."""
 
 
 class UsageError(DalSegnoError):
@@ -79,7 +80,7 @@ class UsageError(DalSegnoError):
 
 
 class Finding:
-    """One problem of a document: where it is (JSON pointer), which rule it breaks, and a plain sentence."""
+    """One problem of a document: its place (JSON pointer), the violated rule, and a sentence."""
 
     __slots__ = ("message", "pointer", "rule", "severity")
 
@@ -102,7 +103,7 @@ class Finding:
 
 
 class InvalidDefinition(UsageError):
-    """Carries every finding, so that a document can be mended in one go."""
+    """Contains every finding, so that all problems of a document can be fixed at once."""
 
     code = "DS-110"
 
@@ -116,7 +117,7 @@ class InvalidDefinition(UsageError):
 
 
 class InvalidInput(UsageError):
-    """``findings`` lists what does not fit, each with its place in the value; empty where no place is known."""
+    """``findings`` lists the invalid parts, each with its place in the value; empty if no place is known."""
 
     code = "DS-120"
     findings: tuple[Finding, ...] = ()
@@ -196,12 +197,13 @@ class ExecutionEnded(UsageError):
 
     @property
     def stack(self) -> list[str]:
-        """Where in a script or Python workflow it happened: the user's own files and lines, innermost first."""
+        """The place of the error in a script or Python workflow: the user's own files and lines, innermost first."""
         return [str(line) for line in self.error.get("stack") or ()]
 
     @property
     def traceback(self) -> str:
-        """The traceback in the user's own files: of the task or node that raised it, else of the Python workflow."""
+        """The traceback in the user's own files: of the task or node that raised the error, else of the Python
+        workflow."""
         if found := self.error.get("traceback"):
             return str(found)
         details = self.error.get("details")
@@ -237,7 +239,7 @@ class StoreReadOnly(OperatorError):
 
 
 class StoreLost(OperatorError):
-    """For good: no waiting mends it, so whatever runs on that store ends."""
+    """Permanent: waiting does not help, so all work on that store ends."""
 
     code = "DS-231"
 
@@ -333,7 +335,7 @@ class DefinitionNotApproved(CredentialRefused):
 
 
 class TooManyRequests(AccessError):
-    """``after``: seconds until it is worth trying again."""
+    """``after``: seconds after which a retry is worthwhile."""
 
     code = "DS-330"
 

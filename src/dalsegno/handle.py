@@ -1,36 +1,44 @@
-"""Handles: one execution as user code sees it. Every call has an async twin with the prefix ``a``."""
+"""Handles of executions, and starts with preset options. Every call has an async twin with the prefix ``a``."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Raw
 
 from dalsegno.core.diagnosis import Wait
-from dalsegno.core.summary import NodeSummary
-from dalsegno.core.values import decode_value
-from dalsegno.engine.approvals import Approval
-from dalsegno.engine.delays import Duration, seconds_of
-from dalsegno.engine.pending import UNCHANGED
-from dalsegno.engine.scripting.looking import Picture
-from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
-from dalsegno.hosting import LoopHost
+from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.client import Client
+from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.why import ScriptSnapshotView
+from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.starting.caller_connections import async_connection, plain_connection
+from dalsegno.engine.starting.delays import Duration, seconds_of
+from dalsegno.engine.starting.pending import UNCHANGED
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.errors import DalSegnoError, InvalidInput, UsageError, WorkflowCancelled, WorkflowFailed
+from dalsegno.event_loop_host import LoopHost
+from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
 
 T = TypeVar("T")
 
 REASONS_TOLD = 3
-"""Reasons why an execution has not ended that a TimeoutError quotes."""
+"""Reasons for waiting that a TimeoutError quotes."""
 PATIENCE_FOR_REASONS = 2.0
-"""Seconds for asking for them."""
+"""Seconds in which these reasons must be read."""
 
 
 class Calls(Protocol):
-    """What can be asked about one execution: of the engine here, or of a server."""
+    """Calls about one execution: of the engine in this process, or of a server."""
 
     async def status(self, execution: str) -> ExecutionView: ...
 
@@ -61,7 +69,7 @@ class Calls(Protocol):
         comment: str | None = None,
     ) -> None: ...
 
-    async def picture(self, execution: str, *, variables: bool = True) -> Picture | None: ...
+    async def picture(self, execution: str, *, variables: bool = True) -> ScriptSnapshotView | None: ...
 
     async def cancel(self, execution: str, reason: str | None = None) -> None: ...
 
@@ -83,7 +91,7 @@ class Calls(Protocol):
 
 
 class Runtime(Protocol):
-    """What a handle needs of the application or client it belongs to."""
+    """The application or client of a handle."""
 
     @property
     def host(self) -> LoopHost: ...
@@ -93,12 +101,12 @@ class Runtime(Protocol):
 
 
 class Handle:
-    """An execution by id. Making one costs nothing and checks nothing."""
+    """A handle of an execution by id. Creating one accesses no store and checks nothing."""
 
     __slots__ = ("_app", "_decode", "id")
 
     def __init__(self, app: Runtime, execution: str, decode: Callable[[Any], Any] | None = None) -> None:
-        """``decode`` makes of the result's JSON what the workflow's annotation says."""
+        """``decode`` converts the result's JSON to the type of the workflow's annotation."""
         self._app = app
         self._decode = decode
         self.id = execution
@@ -107,24 +115,24 @@ class Handle:
         return f"Handle({self.id!r})"
 
     def result(self, timeout: Duration | None = None) -> Any:
-        """The output, once it has ended; ``timeout``: seconds, or text such as ``5m``. Raises WorkflowFailed,
-        WorkflowCancelled or TimeoutError. A store that goes away meanwhile is waited for; where it is away when the
-        call begins, that is Unavailable."""
+        """Returns the output after the execution has ended; ``timeout``: seconds, or text such as ``5m``. Raises
+        WorkflowFailed, WorkflowCancelled or TimeoutError. If the store becomes unreachable meanwhile, the call
+        waits for it; if it is unreachable at the beginning, the call raises Unavailable."""
         return self._call(self._result(timeout))
 
     async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of ``result``
         return await self._acall(self._result(timeout))
 
     def wait(self, timeout: Duration | None = None) -> ExecutionView:
-        """The ended execution, however it ended."""
+        """Returns the ended execution in any final state."""
         return self._call(self._wait(timeout))
 
     async def await_(self, timeout: Duration | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
-        """The async twin of ``wait``: with the prefix alone it would be a keyword of Python."""
+        """The async twin of ``wait``: the prefix alone would form a Python keyword."""
         return await self._acall(self._wait(timeout))
 
     async def await_end(self, timeout: Duration | None = None) -> ExecutionView:  # noqa: ASYNC109 - twin of ``wait``
-        """The former name of ``await_``; it goes with the next release."""
+        """The former name of ``await_``; it will be removed with the next release."""
         warnings.warn("Handle.await_end is called await_ now", DeprecationWarning, stacklevel=2)
         return await self._acall(self._wait(timeout))
 
@@ -135,42 +143,43 @@ class Handle:
         return await self._acall(self._client().status(self.id))
 
     def nodes(self) -> dict[str, NodeSummary]:
-        """State and runs of every node."""
+        """Returns state and runs of every node."""
         return self._call(self._client().nodes(self.id))
 
     async def anodes(self) -> dict[str, NodeSummary]:
         return await self._acall(self._client().nodes(self.id))
 
     def context(self) -> dict[str, Any]:
-        """Every node's output by ``$<node id>``, once it has ended; before, what finished branches have left."""
+        """Returns every node's output by ``$<node id>``; before the end, the outputs of finished branches."""
         return self._call(self._client().context(self.id))
 
     async def acontext(self) -> dict[str, Any]:
         return await self._acall(self._client().context(self.id))
 
     def events(self, after: int = 0, limit: int = 1000) -> list[Event]:
-        """The history from any number on."""
+        """Returns the history from any event number on."""
         return self._call(self._client().events(self.id, after, limit))
 
     async def aevents(self, after: int = 0, limit: int = 1000) -> list[Event]:
         return await self._acall(self._client().events(self.id, after, limit))
 
     def why(self) -> list[Wait]:
-        """What exactly it waits for."""
+        """Returns what exactly the execution waits for, and what can be done about it (`hint`)."""
         return self._call(self._client().why(self.id))
 
     async def awhy(self) -> list[Wait]:
         return await self._acall(self._client().why(self.id))
 
     def signal(self, name: str, payload: Any = None, *, id: str | None = None) -> None:
-        """Kept until the workflow takes it, in order per name; the same ``id`` again changes nothing."""
+        """Sends a signal. Signals are kept until the workflow receives them, in order per name; the same ``id``
+        again changes nothing."""
         self._call(self._client().signal(self.id, name, payload, id))
 
     async def asignal(self, name: str, payload: Any = None, *, id: str | None = None) -> None:
         await self._acall(self._client().signal(self.id, name, payload, id))
 
     def approvals(self) -> list[Approval]:
-        """What it waits to have decided, oldest first."""
+        """Returns its open approvals, oldest first."""
         return self._call(self._client().approvals(self.id))
 
     async def aapprovals(self) -> list[Approval]:
@@ -186,8 +195,8 @@ class Handle:
         index: int | Sequence[int] | None = None,
         comment: str | None = None,
     ) -> None:
-        """Answers an open approval with ``approved`` or ``rejected``. An approval's data that do not fit the form are
-        refused; a rejection needs none."""
+        """Answers an open approval with ``approved`` or ``rejected``. Data of an approval that do not match the
+        form are refused; a rejection needs no data."""
         self._call(self._client().decide(self.id, node, decision, data, by, index, comment))
 
     async def adecide(
@@ -202,38 +211,40 @@ class Handle:
     ) -> None:
         await self._acall(self._client().decide(self.id, node, decision, data, by, index, comment))
 
-    def picture(self) -> Picture | None:
-        """A script or Python workflow in flight: its line, what it awaits, its variables. None if there is none."""
+    def picture(self) -> ScriptSnapshotView | None:
+        """Returns the state of a running script or Python workflow: its line, what it awaits, its variables. None
+        for others."""
         return self._call(self._client().picture(self.id))
 
-    async def apicture(self) -> Picture | None:
+    async def apicture(self) -> ScriptSnapshotView | None:
         return await self._acall(self._client().picture(self.id))
 
     def trigger(self, payload: Any = UNCHANGED) -> None:
-        """Begins it now if it is PENDING, with its own input or with another one. One that has begun is left alone."""
+        """Starts it now if it is PENDING, with its own input or with another one. An execution that has started is
+        not changed."""
         self._call(self._client().trigger(self.id, payload))
 
     async def atrigger(self, payload: Any = UNCHANGED) -> None:
         await self._acall(self._client().trigger(self.id, payload))
 
     def cancel(self, reason: str | None = None) -> None:
-        """Graphs end at once. A script or Python workflow gets ``CancelledError`` at its await and cleans up first, for
-        as long as that takes or its ``cancel_grace`` allows. A second cancel changes nothing."""
+        """Cancels the execution. A graph ends at once. A script or Python workflow gets ``CancelledError`` at its
+        await and cleans up first, within its ``cancel_grace`` if it has one. A second cancel changes nothing."""
         self._call(self._client().cancel(self.id, reason))
 
     async def acancel(self, reason: str | None = None) -> None:
         await self._acall(self._client().cancel(self.id, reason))
 
     def terminate(self, reason: str | None = None) -> None:
-        """Ends it at once, without a clean-up. A dead letter says what was left, and ``dalsegno dead retry`` goes on
-        with that."""
+        """Ends the execution at once, without a clean-up. A dead letter records the skipped clean-up, and
+        ``dalsegno dead retry`` runs it."""
         self._call(self._client().terminate(self.id, reason))
 
     async def aterminate(self, reason: str | None = None) -> None:
         await self._acall(self._client().terminate(self.id, reason))
 
     def pause(self) -> None:
-        """Stops claims, not clocks: what runs commits, what comes due is held until ``resume``."""
+        """Stops claims, not clocks: running steps commit; what comes due is held until ``resume``."""
         self._call(self._client().pause(self.id))
 
     async def apause(self) -> None:
@@ -246,7 +257,8 @@ class Handle:
         await self._acall(self._client().resume(self.id))
 
     def retry(self, *, idempotency_key: str | None = None) -> Handle:
-        """A new execution from everything that failed or was interrupted. The same key again is the same one."""
+        """Starts a new execution from everything that failed or was interrupted. The same key returns the same new
+        execution."""
         return self._call(self._rerun(None, None, idempotency_key))
 
     async def aretry(self, *, idempotency_key: str | None = None) -> Handle:
@@ -255,8 +267,8 @@ class Handle:
     def rerun(
         self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
     ) -> Handle:
-        """A new execution from these nodes on, with the recorded context, edited as asked. The same key again is the
-        same one; with other nodes or another context it is refused."""
+        """Starts a new execution from these nodes on, with the recorded context, edited as requested. The same key
+        returns the same new execution; with other nodes or another context it is refused."""
         return self._call(self._rerun(nodes, context, idempotency_key))
 
     async def arerun(
@@ -264,7 +276,7 @@ class Handle:
     ) -> Handle:
         return await self._acall(self._rerun(nodes, context, idempotency_key))
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------
 
     async def _result(self, timeout: Duration | None) -> Any:  # noqa: ASYNC109 - see ``result``
         seconds = _patience(timeout)
@@ -292,9 +304,9 @@ class Handle:
         except (
             DalSegnoError,
             TimeoutError,
-        ):  # a store that is away is no reason to hide that the time is over
+        ):  # an unreachable store must not hide the timeout
             return TimeoutError(said)
-        reasons = [wait.sentence for wait in waits]
+        reasons = [wait.at_its_line() for wait in waits]
         more = f", and {len(reasons) - REASONS_TOLD} more" if len(reasons) > REASONS_TOLD else ""
         return TimeoutError(f"{said}: {'; '.join(reasons[:REASONS_TOLD])}{more}" if reasons else said)
 
@@ -307,11 +319,147 @@ class Handle:
         return self._app.client
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._app.host.call(work)
+        return host_of(self._app, work).call(work)
 
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._app.host.acall(work)
+        return await host_of(self._app, work).acall(work)
+
+
+def host_of(runtime: Runtime, work: Coroutine[Any, Any, Any]) -> LoopHost:
+    """Return the event loop of this work. If the store cannot be opened, the coroutine is closed, not left
+    unawaited."""
+    try:
+        return runtime.host
+    except BaseException:
+        work.close()
+        raise
 
 
 def _patience(timeout: Duration | None) -> float | None:
     return seconds_of(timeout, "timeout") if isinstance(timeout, str) else timeout
+
+
+Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
+
+
+class Program(Runtime, Protocol):
+    """The application of a start."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def workflows(self) -> Workflows: ...
+
+    def task_queue(self, task: str) -> str | None: ...
+
+
+class Starter:
+    """Starts with preset options."""
+
+    __slots__ = ("_app", "_options")
+
+    def __init__(self, app: Program, options: StartOptions) -> None:
+        self._app = app
+        self._options = options
+
+    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields, self._plain_options()))
+
+    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        options = await self._async_options()
+        return await self._app.host.acall(self._start(workflow, args, fields, options))
+
+    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        return self._app.host.call(self._start(workflow, args, fields, self._plain_options(), pending=True))
+
+    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
+        options = await self._async_options()
+        return await self._app.host.acall(self._start(workflow, args, fields, options, pending=True))
+
+    def _plain_options(self) -> StartOptions:
+        """Return the options, with the caller's connection used from the caller's thread."""
+        given = self._options.connection
+        if given is None:
+            return self._options
+        return dataclasses.replace(self._options, connection=plain_connection(given))
+
+    async def _async_options(self) -> StartOptions:
+        """Return the options, with the caller's connection used from the caller's event loop."""
+        given = self._options.connection
+        if given is None:
+            return self._options
+        return dataclasses.replace(self._options, connection=await async_connection(given))
+
+    async def _start(
+        self,
+        workflow: Target,
+        args: tuple[Any, ...],
+        fields: Mapping[str, Any],
+        options: StartOptions,
+        *,
+        pending: bool = False,
+    ) -> Handle:
+        if not isinstance(workflow, str):
+            _refuse_other(workflow)
+            return await self._start_own(workflow, args, fields, options, pending=pending)
+        if len(args) > 1 or (fields and args and args[0] is not None):
+            raise UsageError("give the input either as one value or as keywords, not both")
+        payload = fields or (args[0] if args else None)
+        client = self._app.client
+        create = client.submit if pending else client.start
+        return Handle(self._app, await create(workflow, payload, options))
+
+    async def _start_own(
+        self,
+        target: DurableTask[..., Any] | DurableWorkflow[..., Any],
+        args: tuple[Any, ...],
+        fields: Mapping[str, Any],
+        options: StartOptions,
+        *,
+        pending: bool,
+    ) -> Handle:
+        """Start a function of this program: its arguments are checked against its signature, its result is decoded."""
+        try:
+            payload = target.bind(*args, **fields)
+        except TypeError as error:
+            raise InvalidInput(str(error)) from None
+        client = self._app.client
+        if isinstance(target, DurableTask):
+            if pending:
+                raise UsageError(
+                    f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
+                )
+            queue = self._app.task_queue(target.name)
+            execution = await client.start_task(target.name, payload, options, queue)
+        else:
+            await self._app.workflows.ensure_all(client)
+            definition = await self._app.workflows.ensure(client, target.name)
+            version = options.version if options.version is not None else definition.version
+            options = dataclasses.replace(options, version=version)
+            raw = Raw(encode_value(payload, "the input"))
+            create = client.submit if pending else client.start
+            execution = await create(target.name, raw, options)
+        return Handle(self._app, execution, target.decode_result)
+
+
+def _refuse_other(target: object) -> None:
+    """Refuse a target that is neither a name nor one of the application's functions; the error names the
+    replacement."""
+    if isinstance(target, DurableTask | DurableWorkflow):
+        return
+    name = getattr(target, "__name__", type(target).__name__)
+    if inspect.iscoroutine(target):
+        target.close()
+        advice = (
+            f"give the workflow and its arguments apart: app.start({name}, …) instead of app.start({name}(…))"
+        )
+        raise InvalidInput(f"start() takes a workflow, not a call of '{name}': {advice}")
+    if inspect.isfunction(target):
+        raise InvalidInput(
+            f"'{name}' is an ordinary function, which cannot be started: write @app.workflow above its 'async def' to "
+            "make it a workflow, or @app.task to make it a task, and start what the decorator gives"
+        )
+    raise InvalidInput(
+        f"start() takes a workflow or a task of this application, or the name of a deployed workflow, not {name}"
+    )

@@ -1,18 +1,20 @@
 """Pure functions on callers' data, and the process that runs them: ``python -m dalsegno.job_process MEMORY SECONDS``.
 
-Each takes and returns plain values. `JOBS` is the closed set of what a parent may ask for: requests arrive on the
-standard input and results leave by the standard output, both as MessagePack behind their length. The process ends when
-its input does, and is ended by an alarm when one job takes too long.
+Each function takes and returns plain values. `JOBS` is the closed set of functions that a parent may call. Requests
+arrive on the standard input and results are written to the standard output, both as length-prefixed MessagePack.
+The process ends when its input is closed, and an alarm ends it when one job takes too long.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,35 +23,40 @@ import msgspec
 from dalsegno import errors
 from dalsegno.core.json_fields import Shape, packed_fields, read_delivery, source_parts
 from dalsegno.core.values import value_digest
-from dalsegno.engine.comparing import compare, source_text
-from dalsegno.engine.offload import LENGTH
-from dalsegno.engine.parts import SCRIPT_TYPE, stored_part_hashes
-from dalsegno.engine.scripting.sources import (
+from dalsegno.engine.definitions import SCRIPT_TYPE, stored_part_hashes
+from dalsegno.engine.operations.diff import compare, source_text
+from dalsegno.engine.scripts.inspection import look_in_process
+from dalsegno.engine.scripts.programs import (
     InvalidScript,
     check_script,
     compile_checked,
     definition_hash,
     examine,
 )
+from dalsegno.engine.subprocesses.job_pool import LENGTH
+from dalsegno.engine.subprocesses.node_types import TypeSpec, WiderCatalog, node_spec
 from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidInput, LimitExceeded
 from dalsegno.graph.build import Compiled, load_graph
-from dalsegno.graph.catalog import Catalog
-from dalsegno.graph.document import DocumentLimits
-from dalsegno.graph.input_schema import check_input
+from dalsegno.graph.catalog import Catalog, ParameterProblem
+from dalsegno.graph.documents.document import DocumentLimits
+from dalsegno.graph.json_schema.input_schema import check_input
 from dalsegno.lang import ExpressionFailed, FlowSyntaxError, Limits, RootNames, compile_expression
 from dalsegno.lang import Finding as ScriptFinding
 from dalsegno.lang import compile as compile_script
+from dalsegno.lang.runtime.limits import Meter
 from dalsegno.model.definition import Definition, part_hash, part_name
+from dalsegno.nodes.http.body import body_json, page_json
 
 NAMELESS = "(unnamed)"
-"""Stands where a name would, while a definition that has none is compiled; nothing is stored under it."""
+"""Placeholder name while a definition without a name is compiled; nothing is stored under it."""
 SHOWN_OF_HASH = 16
 NICENESS = 10
-"""Of the process: what answers requests goes first, and a machine that is full leaves it about a tenth of a core."""
+"""Niceness of the process: request handling has priority, and on a busy machine the process gets about a tenth of a
+core."""
 TRIES, TRY_SECONDS = 10, 0.1
-"""Of setting the niceness of a session."""
+"""Attempts to set the niceness of a session, and the pause between them."""
 LIBRARIES = 512 * 1024 * 1024
-"""Address space that code and shared libraries take up beside the data."""
+"""Address space of code and shared libraries, in addition to the data."""
 
 Place = dict[str, Any]
 """``pointer``, ``message`` and ``rule`` of a finding, and ``line`` and ``column`` of one in a script."""
@@ -65,14 +72,14 @@ class Prepared(msgspec.Struct, frozen=True):
     hash: str
     source: bytes
     content: str
-    """Hash of the content alone, whatever its name."""
+    """Hash of the content alone, without the name."""
     warnings: list[Place] = []
     parts: list[tuple[str, str, str, bytes]] = []
     """Scripts inside a graph: (name, node, hash, program)."""
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What validation found."""
+    """The findings of a validation."""
 
     valid: bool
     kind: str
@@ -81,7 +88,7 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """A definition as a caller sent it: the text of a script or graph, or the JSON of a graph document."""
+    """A definition as sent by a caller: the text of a script or graph, or the JSON of a graph document."""
 
     is_script: bool
     content: Any
@@ -90,28 +97,29 @@ class Given(msgspec.Struct, frozen=True):
     max_bytes: int = 10_000_000
     max_depth: int = 200
     queues: dict[str, str] = {}
-    """Of tasks, where the graph leaves them open."""
+    """Queues of tasks for which the graph specifies none."""
     concurrency: dict[str, dict[str, Any]] = {}
     names_itself: bool = False
-    """Whether one without a name is named after its content."""
+    """Whether a definition without a name is named after its content."""
 
 
 # -- definitions --------------------------------------------------------------------------------------------------
 
 
-def validated(given: Given, catalog: Catalog) -> Checked:
+def validated(given: Given, catalog: Catalog, meter: Meter | None = None) -> Checked:
     if given.is_script:
-        return _validated_script(str(given.content), given.name)
+        return _validated_script(str(given.content), given.name, meter)
     try:
-        compiled = _graph(given, catalog, given.name)
+        compiled = _graph(given, catalog, given.name, meter)
     except InvalidDefinition as error:
         return Checked(False, "graph", None, [_place(each) for each in error.findings])
     return Checked(True, "graph", _shown(compiled.plan.name), [_place(each) for each in compiled.warnings])
 
 
-def validation(given: Given, catalog: Catalog) -> dict[str, Any]:
-    """The same as it is sent: findings, which may be many, as JSON."""
-    found = validated(given, catalog)
+def validation(given: Given, catalog: Catalog, meter: Meter | None = None) -> dict[str, Any]:
+    """Return the findings in the form that is sent to the parent: possibly many, as JSON. A light ``meter`` raises
+    Heavy before a costly pattern is compiled."""
+    found = validated(given, catalog, meter)
     findings = msgspec.json.encode([{**NO_PLACE, **each} for each in found.findings])
     return {"valid": found.valid, "kind": found.kind, "name": found.name, "findings": findings}
 
@@ -129,13 +137,14 @@ def _script_place(finding: ScriptFinding) -> Place:
     return {"pointer": "", "message": finding.message, "rule": finding.rule, **where}
 
 
-def _validated_script(text: str, name: str) -> Checked:
+def _validated_script(text: str, name: str, meter: Meter | None) -> Checked:
     try:
-        found, program = examine(text, name)
+        found, program = examine(text, name, meter)
     except FlowSyntaxError:
-        return Checked(False, "script", None, [_script_place(each) for each in check_script(text)])
+        findings = check_script(text, meter=meter)
+        return Checked(False, "script", None, [_script_place(each) for each in findings])
     except InvalidInput as error:
-        places = [_script_place(each) for each in check_script(text)]
+        places = [_script_place(each) for each in check_script(text, meter=meter)]
         return Checked(False, "script", None, [*places, {"pointer": "/name", "message": str(error)}])
     places = [_script_place(each) for each in found]
     if any(each.severity == "error" for each in found):
@@ -143,19 +152,20 @@ def _validated_script(text: str, name: str) -> Checked:
     return Checked(True, "script", _shown(program.name), places)
 
 
-def prepared(given: Given, catalog: Catalog) -> Prepared:
-    """Raises InvalidDefinition, InvalidScript, FlowSyntaxError or InvalidInput."""
-    found = _prepared(given, catalog, given.name)
+def prepared(given: Given, catalog: Catalog, meter: Meter | None = None) -> Prepared:
+    """Compile a definition for storage. Raises InvalidDefinition, InvalidScript, FlowSyntaxError or InvalidInput;
+    with a light ``meter`` Heavy, before a costly pattern is compiled."""
+    found = _prepared(given, catalog, given.name, meter)
     if found.name != NAMELESS or not given.names_itself:
         return found
-    return _prepared(given, catalog, f"{found.kind}-{found.content[:SHOWN_OF_HASH]}")
+    return _prepared(given, catalog, f"{found.kind}-{found.content[:SHOWN_OF_HASH]}", meter)
 
 
-def _prepared(given: Given, catalog: Catalog, name: str) -> Prepared:
+def _prepared(given: Given, catalog: Catalog, name: str, meter: Meter | None) -> Prepared:
     if given.is_script:
-        program = compile_checked(str(given.content), name)
+        program = compile_checked(str(given.content), name, meter)
         return Prepared("script", program.name, definition_hash(program), program.dump(), program.hash)
-    compiled = _with_queues(_graph(given, catalog, name), given, catalog)
+    compiled = _with_queues(_graph(given, catalog, name, meter), given, catalog)
     return Prepared(
         "graph",
         compiled.plan.name,
@@ -167,13 +177,13 @@ def _prepared(given: Given, catalog: Catalog, name: str) -> Prepared:
     )
 
 
-def _graph(given: Given, catalog: Catalog, name: str) -> Compiled:
+def _graph(given: Given, catalog: Catalog, name: str, meter: Meter | None) -> Compiled:
     limits = DocumentLimits(given.max_bytes, given.max_depth)
-    return load_graph(given.content, catalog, default_name=name, limits=limits)
+    return load_graph(given.content, catalog, default_name=name, limits=limits, meter=meter)
 
 
 def _with_queues(compiled: Compiled, given: Given, catalog: Catalog) -> Compiled:
-    """With the queues and limits that its tasks have where it is deployed."""
+    """Add the queues and limits that its tasks have where it is deployed."""
     if not given.queues and not given.concurrency:
         return compiled
     document = msgspec.json.decode(compiled.definition_source)
@@ -203,7 +213,7 @@ def _parts(compiled: Compiled) -> list[tuple[str, str, str, bytes]]:
     return found
 
 
-# -- what a process does --------------------------------------------------------------------------------------------
+# -- jobs of the process --------------------------------------------------------------------------------------------
 
 
 def _catalog() -> Catalog:
@@ -226,13 +236,35 @@ def _prepare(given: Any) -> Any:
     return prepared(msgspec.convert(given, Given), _catalog())
 
 
+def _with_types(job: str, given: Any, types: Any, known: Any) -> dict[str, Any]:
+    """Run a job on a graph with node types of the application. Returns the parameters of their nodes too, which
+    only the application's process can check. ``known``: the problems it has found with them."""
+    wrong = {
+        (name, raw): [
+            ParameterProblem(tuple(path), message, rule, severity) for path, message, rule, severity in found
+        ]
+        for name, raw, found in known
+    }
+    seen: dict[tuple[str, str], None] = {}
+
+    def check(name: str, parameters: Mapping[str, Any]) -> Sequence[ParameterProblem]:
+        place = (name, json.dumps(parameters))
+        seen[place] = None
+        return wrong.get(place, ())
+
+    specs = [node_spec(each, partial(check, each.type)) for each in msgspec.convert(types, list[TypeSpec])]
+    catalog = WiderCatalog(_catalog(), specs)
+    reply = _answered(EXAMINATIONS[job], msgspec.convert(given, Given), catalog)
+    return {"reply": reply, "parameters": list(seen)}
+
+
 def _fit(schema: bytes, raw: bytes, steps: int) -> list[list[str]]:
     found = check_input(msgspec.json.decode(schema), msgspec.json.decode(raw), steps)
     return [[each.pointer, each.message] for each in found]
 
 
 def _key(source: str, raw: bytes, now: float, limits: Mapping[str, Any]) -> Any:
-    """A concurrency key of a large input."""
+    """Return the concurrency key of a large input."""
     trigger = msgspec.json.decode(raw)
     key = compile_expression(source, names=RootNames.of())
     found = key.evaluate({"$trigger": trigger}.__getitem__, now=now, limits=Limits(**limits))
@@ -244,7 +276,7 @@ def _definition(fields: Mapping[str, Any]) -> Definition:
 
 
 def _text(definition: Mapping[str, Any]) -> bytes:
-    """As a JSON string, to be put into a reply as it is."""
+    """Return the text as a JSON string, to be copied into a reply."""
     return msgspec.json.encode(source_text(_definition(definition)))
 
 
@@ -254,13 +286,32 @@ def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Any]:
 
 
 def _fields(body: bytes, shape: Any) -> Any:
-    gc.disable()  # millions of new objects and no cycles: it would look through them again and again
-    try:
+    with _no_collections():
         return packed_fields(body, msgspec.convert(shape, Shape))
+
+
+def _response(*arguments: Any) -> bytes:
+    with _no_collections():
+        return body_json(*arguments)
+
+
+def _page(*arguments: Any) -> dict[str, Any]:
+    with _no_collections():
+        return page_json(*arguments)
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Disable the garbage collector: it would scan millions of new objects without cycles again and again."""
+    gc.disable()
+    try:
+        yield
     finally:
         gc.enable()
 
 
+EXAMINATIONS: dict[str, Callable[..., Any]] = {"prepare": prepared, "validate": validation}
+"""Jobs on a definition, with the catalog of node types as their second argument."""
 JOBS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
     "delivery": read_delivery,
@@ -268,17 +319,25 @@ JOBS: dict[str, Callable[..., Any]] = {
     "fields": _fields,
     "fit": _fit,
     "key": _key,
+    "look": look_in_process,
+    "page": _page,
     "parts": stored_part_hashes,
     "prepare": _prepare,
+    "response": _response,
     "source_parts": source_parts,
     "text": _text,
     "validate": _validate,
+    "with_types": _with_types,
 }
 
 
 def answer(name: str, arguments: Sequence[Any]) -> dict[str, Any]:
+    return _answered(JOBS[name], *arguments)
+
+
+def _answered(job: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     try:
-        return {"value": JOBS[name](*arguments)}
+        return {"value": job(*arguments)}
     except DalSegnoError as error:
         return {"raised": _packed(error)}
     except (MemoryError, RecursionError):
@@ -303,7 +362,7 @@ def _packed(error: DalSegnoError) -> dict[str, Any]:
 
 
 def value_of(reply: Mapping[str, Any]) -> Any:
-    """What a function returned in its process; or raises what it raised there."""
+    """Return the result of a function in its process, or raise its error."""
     raised = reply.get("raised")
     if raised is None:
         return reply["value"]
@@ -326,20 +385,21 @@ def _read(stream: BinaryIO) -> bytes | None:
 
 
 def go_last(niceness: int = NICENESS) -> None:
-    """Lets every other process of the machine go first.
+    """Give every other process of the machine priority.
 
-    Linux may schedule whole sessions against each other (``sched_autogroup``), so that the niceness of a process counts
-    within its session only: this one gets a session of its own, and the session the same niceness.
+    Linux may schedule whole sessions against each other (``sched_autogroup``), so that the niceness of a process
+    only applies within its session. The process therefore gets a session of its own, and the session the same
+    niceness.
     """
     if not hasattr(os, "nice"):
         return
     os.nice(niceness)
-    with suppress(OSError):  # it has a session of its own already
+    with suppress(OSError):  # the process has a session of its own already
         os.setsid()
     for _ in range(TRIES):
         try:
             Path("/proc/self/autogroup").write_text(str(niceness))
-        except BlockingIOError:  # without privileges, only one process in a tenth of a second may
+        except BlockingIOError:  # without privileges, the kernel allows one change in a tenth of a second
             time.sleep(TRY_SECONDS)
         except OSError:  # not every kernel has such groups
             return
@@ -348,7 +408,7 @@ def go_last(niceness: int = NICENESS) -> None:
 
 
 def confine(memory: int) -> None:
-    """Limits what this process may use, and lets others go first. Not every kernel enforces both limits of memory."""
+    """Limit the resources of this process, and lower its priority. Not every kernel enforces both limits of memory."""
     go_last()
     try:
         import resource  # noqa: PLC0415 - not on every platform
@@ -363,7 +423,7 @@ def main(memory: int, seconds: int) -> None:
     import signal  # noqa: PLC0415 - only the process itself needs it
 
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not disturb the protocol
+    os.dup2(2, 1)  # keep printed text out of the protocol
     confine(memory)
     _catalog()
     sink.write(b"!")

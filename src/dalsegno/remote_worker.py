@@ -1,4 +1,5 @@
-"""A remote worker in one small file: it takes tasks over HTTP, runs functions, and reports. Needs no store, no kernel.
+"""A remote worker in one small file: it claims tasks over HTTP, runs functions, and reports. Needs no store, no
+engine.
 
     worker = RemoteWorker("http://127.0.0.1:8700", queues=["images"])
 
@@ -8,7 +9,7 @@
 
     worker.run()
 
-Copy it, or read it as the reference of the protocol: claim, heartbeat, complete, fail.
+Copy it, or use it as the reference of the protocol: claim, heartbeat, complete, fail.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ LONGEST_TRACEBACK = 50_000
 
 
 class TaskLost(Exception):
-    """The task is not this worker's any more; whatever it comes to is of no use."""
+    """The worker does not hold the task any more; its result will be refused."""
 
 
 class Refused(Exception):
-    """The server did not accept a call; ``code`` says why."""
+    """The server refused a call; ``code`` says why."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
         super().__init__(f"{detail} ({code})")
@@ -53,7 +54,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class RemoteTask:
-    """One task in hand. ``lost`` is set once another worker may have it: long runs should look at it."""
+    """One claimed task. ``lost`` is set once another worker may have it: long runs should check it."""
 
     id: str
     fence: int
@@ -68,8 +69,8 @@ class RemoteTask:
 
 
 class RemoteWorker:
-    """Takes tasks from ``queues``, or, without any, each task from the queue of its own name. ``key`` needs the scope
-    ``worker``."""
+    """Claims tasks from ``queues``; without queues, each task from the queue of its own name. ``key`` needs the
+    scope ``worker``."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class RemoteWorker:
         self._failure: Exception | None = None
 
     def task(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Registers ``f(input)`` or ``f(input, task)``; what it returns must be JSON."""
+        """Registers ``f(input)`` or ``f(input, task)``; its result must be JSON."""
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             self._functions[name] = function
@@ -102,9 +103,10 @@ class RemoteWorker:
         return register
 
     def run(self, grace: float | None = None) -> None:
-        """Until ``stop`` is called, or the process gets SIGTERM or Ctrl-C. From then on no task is claimed, and those
-        that run are finished first; after ``grace`` seconds what still runs is handed back to the server for other
-        workers. In the main thread SIGTERM means ``stop`` meanwhile, unless the program handles it itself."""
+        """Runs until ``stop`` is called, or the process gets SIGTERM or Ctrl-C. From then on no task is claimed,
+        and running tasks are finished first; after ``grace`` seconds those still running are returned to the
+        server for other workers. In the main thread SIGTERM calls ``stop`` meanwhile, unless the program handles
+        it itself."""
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
         with _stopped_by_signal(self.stop):
             claims = threading.Thread(target=self._claim_all, name="claims", daemon=True)
@@ -118,8 +120,9 @@ class RemoteWorker:
             raise self._failure
 
     def stop(self) -> None:
-        """Drains the worker: it claims no further task. A task that the server gives to a claim that is under way is
-        handed back. ``run`` returns when the tasks that run have ended. May be called from any thread, and twice."""
+        """Drains the worker: it claims no further task. A task that the server assigns to a claim in progress is
+        returned. ``run`` returns when the running tasks have ended. May be called from any thread, and
+        repeatedly."""
         self._stopped.set()
 
     def _finish(self, grace: float | None) -> None:
@@ -132,7 +135,8 @@ class RemoteWorker:
             self._hand_back(left)
 
     def _hand_back(self, tasks: Sequence[RemoteTask]) -> None:
-        """They go to other workers at once. Only then may their functions end: an answer would be taken before."""
+        """Return tasks to the server, which offers them to other workers at once. Only then may their functions
+        end: an earlier answer would be accepted."""
         for task in tasks:
             self._held.pop(task.id, None)
         try:
@@ -147,7 +151,7 @@ class RemoteWorker:
     # -- the protocol -----------------------------------------------------------------------------------------
 
     def claim(self, wait: float = 20.0) -> RemoteTask | None:
-        """The next task, or None if there is none in that time."""
+        """Returns the next task, or None if there is none in that time."""
         asked: dict[str, Any] = {
             "worker": self.name,
             "tasks": sorted(self._functions),
@@ -182,8 +186,8 @@ class RemoteWorker:
         self._answer(task, "fail", {"error": {**about, "retryable": retryable}})
 
     def heartbeat(self, dropped: Sequence[RemoteTask] = ()) -> None:
-        """Names everything that is in hand: what it does not name goes to another worker; what it has ``dropped``, at
-        once."""
+        """Extends the leases of all held tasks: a task that is not named goes to another worker; a ``dropped`` one,
+        at once."""
         held = list(self._held.values())
         body: dict[str, Any] = {"worker": self.name, "tasks": _named(held)}
         if dropped:
@@ -194,7 +198,7 @@ class RemoteWorker:
                 task.lost.set()
 
     def _answer(self, task: RemoteTask, verb: str, body: dict[str, Any]) -> None:
-        """Again and again until the server has it: answering twice is harmless."""
+        """Repeat the answer until the server has it: it is idempotent."""
         pause = PAUSE
         while True:
             try:
@@ -229,8 +233,8 @@ class RemoteWorker:
     # -- running ----------------------------------------------------------------------------------------------
 
     def _claim_all(self) -> None:
-        """In a thread that nobody waits for: a claim that waits for a task ends with the process, and the server gives
-        nothing to a caller that has hung up."""
+        """Claim tasks in a daemon thread: a claim that waits ends with the process, and the server assigns nothing
+        to a caller that has disconnected."""
         try:
             while not self._stopped.is_set():
                 self._free.acquire()
@@ -284,7 +288,7 @@ class RemoteWorker:
             json.dumps(output, allow_nan=False)
         except (
             BaseException
-        ) as error:  # a thread of its own: nothing but this task can be meant, sys.exit() neither
+        ) as error:  # the thread runs only this task, so even sys.exit() concerns nothing else
             logger.info("task %s failed", task.name, exc_info=True)
             self.fail(task, error)
             return
@@ -302,7 +306,8 @@ class RemoteWorker:
 
 
 def _traceback(error: BaseException) -> str:
-    """Where the task raised it, with causes and groups, without the frames of this file. Empty where none is left."""
+    """Return the traceback from the task's code on, with causes and groups, without the frames of this file. Empty
+    if no frames are left."""
     told = traceback.TracebackException.from_exception(error, compact=True)
     kept = _without_this_file(told)
     text = "".join(told.format()).rstrip() if kept else ""
@@ -311,7 +316,7 @@ def _traceback(error: BaseException) -> str:
 
 
 def _without_this_file(told: traceback.TracebackException) -> int:
-    """How many frames stay."""
+    """Remove the frames of this file; return the number of the others."""
     told.stack = traceback.StackSummary.from_list([each for each in told.stack if each.filename != __file__])
     related = [told.__cause__, told.__context__, *(told.exceptions or ())]
     return len(told.stack) + sum(_without_this_file(each) for each in related if each is not None)
@@ -323,7 +328,7 @@ def _named(tasks: Sequence[RemoteTask]) -> list[dict[str, Any]]:
 
 @contextmanager
 def _stopped_by_signal(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM stops, where signals can be handled and nobody else handles this one."""
+    """Call ``stop`` on SIGTERM, if signals can be handled in this thread and the program does not handle this one."""
     if (
         threading.current_thread() is not threading.main_thread()
         or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL

@@ -1,4 +1,4 @@
-"""``app.schedules``: workflows that start by themselves. Every call has an async twin with the prefix ``a``."""
+"""``app.schedules``: workflows that start at set times. Every call has an async twin with the prefix ``a``."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
-from dalsegno.core.schedules import MissedPolicy, OverlapPolicy
+from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy
 from dalsegno.engine.client import Client
-from dalsegno.engine.schedule_request import Duration, Moment, NewSchedule
-from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook, ScheduleView
-from dalsegno.engine.workflows import Workflows
+from dalsegno.engine.schedules.request import Duration, Moment, NewSchedule
+from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords, ScheduleView
+from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.errors import UsageError
-from dalsegno.handle import Handle, Runtime
+from dalsegno.handle import Handle, Runtime, host_of
 from dalsegno.lang.python import DurableWorkflow
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ Target: TypeAlias = str | DurableWorkflow[..., Any]
 
 
 class SchedulingRuntime(Runtime, Protocol):
-    """What schedules need of the application they belong to."""
+    """The application of schedules."""
 
     @property
     def client(self) -> Client: ...
@@ -31,21 +31,21 @@ class SchedulingRuntime(Runtime, Protocol):
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """What ``add`` takes by keyword."""
+    """The keyword options of ``add``."""
 
     input: Any
     timezone: str
-    """An IANA name; UTC if not given."""
+    """An IANA name; default: UTC."""
     missed: MissedPolicy
-    """What becomes of times that nobody fired within ``grace``: they are passed over (``skip``, the default), made up
-    by one start (``once``), or by one each (``all``)."""
+    """What happens to times that did not fire within ``grace``: they are skipped (``skip``, the default), made up
+    by one start (``once``), or by one start each (``all``)."""
     grace: Duration
     catch_up: int
-    """How many missed times are made up at most, the newest."""
+    """The maximum number of missed times that are made up: the newest ones."""
     overlap: OverlapPolicy
-    """``skip``: nothing is started while what was started last still runs. Default: ``allow``."""
+    """``skip``: nothing is started while the previous execution still runs. Default: ``allow``."""
     jitter: Duration
-    """Each start is delayed by a part of this."""
+    """Each start is delayed by a random part of this."""
     start: Moment | None
     end: Moment | None
     tags: Mapping[str, str]
@@ -53,12 +53,12 @@ class ScheduleOptions(TypedDict, total=False):
     replace: bool
     """Changes the schedule of that name, if there is one."""
     allow_unknown: bool
-    """Does not mind a workflow that is not deployed yet."""
+    """Accepts a workflow that is not deployed yet."""
 
 
 class ScheduleCalls(ABC):
-    """The schedules of a store, opened here or behind a server. They fire wherever a scheduler and a worker run, once
-    each."""
+    """The schedules of a store, opened here or behind a server. They fire wherever a scheduler and a worker run,
+    once each."""
 
     __slots__ = ("_runtime",)
 
@@ -66,10 +66,10 @@ class ScheduleCalls(ABC):
         self._runtime = runtime
 
     def add(self, name: str, cron: str, workflow: Target, **options: Unpack[ScheduleOptions]) -> ScheduleView:
-        """A new schedule: ``cron`` is a cron line or ``"every 15m"``, ``workflow`` a name (``"report"``,
+        """Adds a schedule: ``cron`` is a cron line or ``"every 15m"``, ``workflow`` a name (``"report"``,
         ``"report@stable"``) or a Python workflow of this program.
 
-        A name that is taken is a Conflict, unless ``replace`` is true.
+        A name in use raises Conflict, unless ``replace`` is true.
         """
         return self._call(self._add(name, cron, workflow, options))
 
@@ -79,21 +79,21 @@ class ScheduleCalls(ABC):
         return await self._acall(self._add(name, cron, workflow, options))
 
     def list(self) -> Views:
-        """All that are not over, and those that failed, by name."""
+        """Returns all schedules that have not ended, and those that failed, by name."""
         return self._call(self._list())
 
     async def alist(self) -> Views:
         return await self._acall(self._list())
 
     def get(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
-        """One of them, with its next ``times`` times."""
+        """Returns one schedule with its next ``times`` times."""
         return self._call(self._get(name, times))
 
     async def aget(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
         return await self._acall(self._get(name, times))
 
     def pause(self, name: str) -> None:
-        """No time fires until ``resume``; then those that passed count as missed."""
+        """Pauses a schedule: no time fires until ``resume``; times that passed meanwhile then count as missed."""
         self._call(self._pause(name))
 
     async def apause(self, name: str) -> None:
@@ -106,20 +106,20 @@ class ScheduleCalls(ABC):
         await self._acall(self._resume(name))
 
     def remove(self, name: str) -> None:
-        """What it started runs on."""
+        """Removes a schedule. Executions it started continue."""
         self._call(self._remove(name))
 
     async def aremove(self, name: str) -> None:
         await self._acall(self._remove(name))
 
     def trigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
-        """Starts its workflow now, beside its times. The same key again is the same start."""
+        """Starts its workflow now, in addition to its times. The same key again is the same start."""
         return self._call(self._trigger(name, idempotency_key))
 
     async def atrigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
         return await self._acall(self._trigger(name, idempotency_key))
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     async def _add(
@@ -145,14 +145,14 @@ class ScheduleCalls(ABC):
     async def _trigger(self, name: str, key: str | None) -> Handle: ...
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runtime.host.call(work)
+        return host_of(self._runtime, work).call(work)
 
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
-        return await self._runtime.host.acall(work)
+        return await host_of(self._runtime, work).acall(work)
 
 
 class Schedules(ScheduleCalls):
-    """Those of an application's own store."""
+    """The schedules of an application's own store."""
 
     __slots__ = ("_app",)
 
@@ -160,9 +160,9 @@ class Schedules(ScheduleCalls):
         super().__init__(app)
         self._app = app
 
-    def _book(self) -> ScheduleBook:
+    def _book(self) -> ScheduleRecords:
         client = self._app.client
-        return ScheduleBook(client.stack, client.committer, client.definitions)
+        return ScheduleRecords(client.stack, client.committer, client.definitions)
 
     async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
         await self._app.workflows.ensure_all(self._app.client)
@@ -192,7 +192,7 @@ class Schedules(ScheduleCalls):
 def read_request(
     name: str, cron: str, workflow: Target, options: ScheduleOptions
 ) -> tuple[NewSchedule, bool, bool]:
-    """What is asked for, and whether it may replace another one, or name a workflow that nobody knows yet."""
+    """Return the requested schedule, and whether it may replace another one or name an unknown workflow."""
     given: dict[str, Any] = dict(options)
     target = workflow.name if isinstance(workflow, DurableWorkflow) else workflow
     replace, allow_unknown = given.pop("replace", False), given.pop("allow_unknown", False)

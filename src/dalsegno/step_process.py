@@ -1,8 +1,8 @@
 """The process that computes heavy steps: ``python -m dalsegno.step_process MEMORY SECONDS``.
 
-It runs `Steps` and `ScriptSteps` as a worker does. What those ask of the store goes to the parent, one question at a
-time, by the standard output; answers and requests arrive on the standard input. Messages are MessagePack behind their
-length; `dalsegno.engine.heavy_steps` says which there are. The process ends when its input does.
+It runs `Steps` and `ScriptSteps` as a worker does. Their calls to the store are sent to the parent, one at a time,
+on the standard output; replies and requests arrive on the standard input. Messages are length-prefixed MessagePack;
+`dalsegno.engine.subprocesses.heavy_steps` defines them. The process ends when its input is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ import msgspec
 
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.heavy_steps import (
+from dalsegno.engine.scripts.steps import ScriptSteps
+from dalsegno.engine.scripts.tasks import TaskRunner
+from dalsegno.engine.scripts.turns import Turns, turn_limits
+from dalsegno.engine.steps.graph import Steps
+from dalsegno.engine.steps.run_node import OnlyRendered, PassesThrough, Runner
+from dalsegno.engine.steps.stored_bytes import Storage
+from dalsegno.engine.steps.values import Loader
+from dalsegno.engine.subprocesses.heavy_steps import (
     PATIENCE,
     Ask,
     Broken,
@@ -31,19 +38,10 @@ from dalsegno.engine.heavy_steps import (
     Request,
     Said,
     Setting,
-    TypeSpec,
     is_script,
 )
-from dalsegno.engine.loader import Loader
-from dalsegno.engine.offload import LENGTH
-from dalsegno.engine.raised import PassesThrough
-from dalsegno.engine.runner import OnlyRendered, Runner
-from dalsegno.engine.scripting.steps import ScriptSteps
-from dalsegno.engine.scripting.task_run import TaskRunner
-from dalsegno.engine.scripting.turns import Turns, turn_limits
-from dalsegno.engine.steps import Steps
-from dalsegno.engine.storage import Storage
-from dalsegno.graph.catalog import NodeSpec
+from dalsegno.engine.subprocesses.job_pool import LENGTH
+from dalsegno.engine.subprocesses.node_types import TypeSpec, node_spec
 from dalsegno.job_process import confine, value_of
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.definition import Definition
@@ -58,7 +56,7 @@ from dalsegno.ports.node import NodeContext, NodeType
 PROGRAMS = 16
 """Definitions that stay loaded."""
 KEPT = 16 * 1024 * 1024
-"""Bytes of blobs that are kept."""
+"""Bytes of cached blobs."""
 ANSWERS: dict[str, Any] = {
     "outputs": dict[str, bytes],
     "slots": list[SlotView],
@@ -78,12 +76,12 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class CodeElsewhere(PassesThrough):
+class ApplicationCode(PassesThrough):
     """The step needs code of the application, which only the parent has."""
 
 
 class Parent:
-    """The process that asked, at the other end of the pipe."""
+    """The parent process, at the other end of the pipe."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
@@ -114,7 +112,7 @@ class Parent:
 
 
 class Clock:
-    """The store's, as of the request."""
+    """The store's clock as of the request."""
 
     def __init__(self) -> None:
         self._now = self._since = 0.0
@@ -127,7 +125,7 @@ class Clock:
 
 
 class Port:
-    """Ledger, archive and blobs at once: whatever is asked of them is asked of the parent."""
+    """Ledger, archive and blobs in one object: every call is forwarded to the parent."""
 
     def __init__(self, parent: Parent, clock: Clock) -> None:
         self._parent = parent
@@ -147,7 +145,7 @@ class Port:
 
 
 class RemoteStorage(Storage):
-    """The parent counts and refuses."""
+    """Storage without limits of its own: the parent counts and refuses."""
 
     def __init__(self, parent: Parent) -> None:
         self._parent = parent
@@ -162,7 +160,7 @@ class RemoteStorage(Storage):
         return str(self._parent.ask("put_of_turn", execution, data, turn))
 
     async def get(self, execution: str, blob: str) -> bytes:
-        """The items of a split often read the same one."""
+        """Return a blob from a cache: the items of a split often read the same one."""
         known = self._known.get((execution, blob))
         if known is None:
             known = bytes(self._parent.ask("get", execution, blob))
@@ -205,8 +203,8 @@ class Computer:
             Turns(storage, turn_limits(limits), script_log, self._task_options, port),
             limits,
             None,
-            cast(Any, None),  # only Python workflows have code elsewhere
-            cast(Any, None),  # and seals
+            cast(Any, None),  # capabilities: only Python workflows need them, and those run in the parent
+            cast(Any, None),  # seals: likewise
             setting.cancel_grace,
         )
 
@@ -217,7 +215,7 @@ class Computer:
         self._clock.set(request.now)
         try:
             return self._loop.run(self._step(request))
-        except CodeElsewhere:
+        except ApplicationCode:
             return NotHere()
         except MemoryError:
             return Broken("the step needs more memory than its process may have", is_limit=True)
@@ -235,7 +233,7 @@ class Computer:
 
 
 def registry(types: list[TypeSpec]) -> NodeRegistry:
-    """The built-in types, and those of the application by name: their code runs in the parent."""
+    """Return the built-in types, and those of the application by name: their code runs in the parent."""
     found = NodeRegistry(BUILTIN_TYPES)
     for each in types:
         if found.find(each.type) is None:
@@ -244,30 +242,23 @@ def registry(types: list[TypeSpec]) -> NodeRegistry:
 
 
 def _absent(given: TypeSpec) -> NodeType:
-    spec = NodeSpec(
-        given.type,
-        given.control,
-        given.aliases,
-        given.kinds,
-        local_names=given.local_names,
-        children=given.children,
-    )
     receive = _elsewhere if given.receives else None
-    return NodeType(spec, dict, _execute_elsewhere, needs=given.needs, receive=receive)
+    return NodeType(node_spec(given), dict, _execute_elsewhere, needs=given.needs, receive=receive)
 
 
 async def _execute_elsewhere(_ctx: NodeContext, _parameters: Any) -> Any:
-    raise CodeElsewhere
+    raise ApplicationCode
 
 
 def _elsewhere(_raw: Mapping[str, Any], _payload: Any) -> Any:
-    raise CodeElsewhere
+    raise ApplicationCode
 
 
 def main(memory: int, seconds: int) -> None:
-    """``seconds``: of one step; the parent ends a process in time, unless it is gone."""
+    """Run the process. ``seconds``: time limit of one step; it applies if the parent, which has a limit of its own,
+    is gone."""
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints does not disturb the protocol
+    os.dup2(2, 1)  # keep printed text out of the protocol
     confine(memory)
     sink.write(b"!")
     sink.flush()

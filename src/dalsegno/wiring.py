@@ -1,4 +1,4 @@
-"""From a URL to a stack: the one module that knows which adapter stands behind which scheme."""
+"""Store adapters by URL: the one module that knows which adapter belongs to which scheme."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
 
 LISTEN_VARIABLE = "DALSEGNO_LISTEN"
-"""A direct URL of the same PostgreSQL database, where the store's goes through a pooler."""
+"""A direct URL of the same PostgreSQL database, for a store whose own URL goes through a pooler."""
 STORE_VARIABLE = "DALSEGNO_STORE"
 DEFAULT_STORE = "sqlite:///dalsegno.db"
 POSTGRES = ("postgresql", "postgres")
 LOGIN = re.compile(r"^((?:[\w+.-]+://)?+[^:/@?#]*):.*@")
-"""A user and a password, up to the last ``@``: unescaped, a password may hold any character that parts a URL."""
+"""A user and a password, up to the last ``@``: unescaped, a password may contain any separator of a URL."""
 PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
 
 
@@ -29,19 +29,20 @@ class SystemClock:
 
 
 def default_store() -> str:
-    """The URL of the store that is meant where none is named."""
+    """Return the URL of the default store."""
     named = store_of_environment()
     return named if named is not None else DEFAULT_STORE
 
 
 def store_of_environment() -> str | None:
-    """Set but empty is refused by whoever opens it: a deployment that lost its setting must not go on with a file."""
+    """Return the URL in the environment. A variable that is set but empty is refused when the store is opened: a
+    deployment that lost its setting must not continue with a local file."""
     return os.environ.get(STORE_VARIABLE)
 
 
 async def open_stack(url: str, clock: Clock | None = None) -> Stack:
-    """Opens the stack behind a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
-    ``postgresql://user@host/database``. ``clock`` replaces the system's, or the database's, in tests."""
+    """Open the stack of a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
+    ``postgresql://user@host/database``. ``clock`` replaces the clock of the system or database in tests."""
     scheme = _scheme_of(url)
     if scheme == "memory":
         return _memory(url, clock or SystemClock())
@@ -113,7 +114,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
     try:
         await postgres.make_in_time(store)
     except BaseException:
-        await store.close()  # whoever tries again opens another one
+        await store.close()  # a retry opens another one
         raise
     ledger = postgres.PostgresLedger(store)
     listener = postgres.Listener(listen_at)
@@ -143,13 +144,14 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         neighbours=neighbours,
         transactions=transactions,
         commits_at_once=postgres.COMMITS_AT_ONCE,
-        breath_of_timers=postgres.BREATH_OF_TIMERS,
+        timer_interval=postgres.TIMER_INTERVAL,
         expect_writable=store.expect_writable,
     )
 
 
 def _listening_at(url: str) -> str:
-    """Where wake-ups are heard. What goes wrong there later is no reason to stop: a URL that nobody can read is."""
+    """Return the URL on which notifications are received. Later failures of that connection are tolerated, but a
+    malformed URL is refused."""
     given = os.environ.get(LISTEN_VARIABLE)
     if not given:
         return url
@@ -167,13 +169,13 @@ def is_postgres(url: str) -> bool:
 
 
 def _scheme_of(url: str) -> str:
-    """Also of a URL whose rest cannot be read."""
+    """Return the scheme, also of a URL whose rest is malformed."""
     scheme, colon, _ = url.partition(":")
     return scheme.lower() if colon else ""
 
 
 def require_postgres_driver() -> None:
-    """Before the adapter is imported."""
+    """Raise an error if the driver is missing, before the adapter is imported."""
     if find_spec("asyncpg") is None:
         raise BadConfiguration(
             "a store on PostgreSQL needs the driver asyncpg: pip install 'dalsegno[postgres]'"
@@ -182,14 +184,15 @@ def require_postgres_driver() -> None:
 
 
 def shown_url(url: str) -> str:
-    """A store's URL as it may be printed: without its password, and rather without too much than with a part of it."""
+    """Return a store's URL for display, without its password. In doubt it omits more rather than show a part of the
+    password."""
     if url.startswith(("sqlite:", "memory:")):
         return url
     return PASSWORD_OPTION.sub(r"\1***", LOGIN.sub(r"\1:***@", url, count=1))
 
 
 def sqlite_path(url: str) -> Path:
-    """Three slashes and a relative path, or four and an absolute one, as SQLAlchemy writes them."""
+    """Return the path: three slashes and a relative path, or four and an absolute one, as in SQLAlchemy."""
     parts = urlsplit(url)
     if parts.netloc or not parts.path.startswith("/") or parts.path == "/" or parts.query or parts.fragment:
         raise BadConfiguration(

@@ -11,7 +11,7 @@ import pytest
 
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.postgres import Listener, PostgresBroker
-from dalsegno.adapters.postgres.takers import Takers
+from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorkers
 from dalsegno.adapters.sqlite.broker import SqliteBroker
 from dalsegno.model.transition import ReadyToken
 from tests.waiting import come_about
@@ -36,7 +36,7 @@ class SlowLedger:
 
 def deaf_postgres_broker(ledger: Any) -> PostgresBroker:
     """Its listener is not started: what counts is inside the process."""
-    return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"), Takers())
+    return PostgresBroker(ledger, Listener("postgresql://nowhere/at_all"), WaitingWorkers())
 
 
 @pytest.mark.parametrize("make", [MemoryBroker, SqliteBroker, deaf_postgres_broker])

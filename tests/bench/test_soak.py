@@ -35,7 +35,7 @@ def sample(number: int, **changes: Any) -> Sample:
 
 
 def found_in(samples: list[Sample]) -> dict[str, Any]:
-    ending = {"failed": 0, "failures": [], "started": 9000, "deadlocks": 0}
+    ending = {"failed": 0, "failures": [], "started": 9000, "deadlocks": 0, "inexact": []}
     return {**summary(samples, peak=200.0, rate=100.0), **ending}
 
 
@@ -98,9 +98,10 @@ def test_memory_that_settles_in_the_first_third_or_jumps_for_a_moment_is_no_leak
 
 def test_losses_and_deadlocks_are_told() -> None:
     found = found_in([sample(number) for number in range(1, 91)])
-    found |= {"failed": 2, "failures": ["chain: TimeoutError"], "deadlocks": 1}
+    found |= {"failed": 2, "failures": ["chain: TimeoutError"], "deadlocks": 1, "inexact": ["x: ended twice"]}
     assert [line.split(":")[0] for line in complaints(found)] == [
         "2 of 9000 executions did not end well",
+        "1 inconsistencies in the newest histories, such as",
         "PostgreSQL broke 1 deadlocks",
     ]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from dalsegno import App
 from dalsegno.core.values import decode_value
 from dalsegno.handle import Handle
+from dalsegno.testing.histories import Asked
+from dalsegno.testing.stored_histories import stored_problems
 from tests.chaos.workload import DOCUMENTS, payload, register
-from tests.scenarios.stage import all_events
 
 Outcome = tuple[str, Any, dict[str, Any], dict[str, tuple[str, int]]]
 
@@ -35,11 +36,7 @@ def expected(starts: dict[str, tuple[str, int]]) -> dict[str, Outcome]:
         return {key: outcome(handle) for key, handle in handles.items()}
 
 
-def check_history(handle: Handle) -> None:
-    """Ended once; every token committed once; nothing after the end but what the sweep records."""
-    events = all_events(handle)
-    endings = [event.kind for event in events if event.kind.startswith("Execution")]
-    assert endings == ["ExecutionStarted", "ExecutionCompleted"], endings
-    runs = Counter(event.token for event in events if event.kind in ("NodeCompleted", "NodeFailed"))
-    twice = {token: count for token, count in runs.items() if count > 1 and token is not None}
-    assert not twice, f"tokens committed more than once: {twice}"
+def check_histories(app: App, asked: Mapping[str, Asked] | None = None) -> None:
+    """Of every execution in the store: each event once for what it tells."""
+    found = app.host.call(stored_problems(app.client, asked))
+    assert not found, f"{len(found)} inconsistencies:\n" + "\n".join(found[:20])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dalsegno import Client
 from dalsegno.errors import Conflict, DalSegnoError
+from dalsegno.testing.histories import Asked
 from tests.chaos import mixed_workload as mixed
 
 KINDS = (*mixed.GRAPHS, "order", "order", "booking", "booking", "narrow", "narrow")
@@ -30,11 +31,16 @@ class Load:
     chance: random.Random
     started: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Kind and number, by execution."""
+    accepted: dict[str, str] = field(default_factory=dict)
+    """The id of the signal that was sent and acknowledged, by execution."""
     trouble: BaseException | None = None
 
     def begin(self) -> None:
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._thread.start()
+
+    def asked(self) -> dict[str, Asked]:
+        return {execution: Asked((signal,)) for execution, signal in self.accepted.items()}
 
     @property
     def over(self) -> bool:
@@ -77,7 +83,9 @@ class Load:
             if kind == "order":
                 # Refused if it ended before: it was sent again, and the answer to its first arrival was lost.
                 with contextlib.suppress(Conflict):
-                    await handle.asignal("go", {"n": mixed.signalled(number)}, id=f"go-{number}")
+                    for _ in range(2):  # the second one with the same id changes nothing
+                        await handle.asignal("go", {"n": mixed.signalled(number)}, id=f"go-{number}")
+                        self.accepted[handle.id] = f"go-{number}"
             if mixed.is_fleeting(kind, number):
                 # Sent once: it may have ended before, or the server is away, and then it simply goes on.
                 with contextlib.suppress(DalSegnoError):

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dalsegno import App, TaskContext, gather, sleep
+from dalsegno import App, NodeContext, gather, sleep
 from dalsegno.engine.settings import EngineLimits, EngineSettings
 from tests.chaos import workload
 
@@ -50,7 +50,7 @@ async def squeeze(number: int) -> int:
 
 
 @app.task
-async def book(ctx: TaskContext, number: int) -> int:
+async def book(ctx: NodeContext, number: int) -> int:
     async with ctx.transaction() as connection:
         await connection.execute("INSERT INTO public.booked VALUES ($1)", number)
     return number

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Self
 
-from dalsegno.core.fail import MAX_LOSSES
+from dalsegno.core.graph.fail import MAX_LOSSES
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 30.0

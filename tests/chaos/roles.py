@@ -12,9 +12,9 @@ import signal
 import sys
 from pathlib import Path
 
-from dalsegno.cli.listening import Plan, listen
-from dalsegno.cli.serving import schedule, serve
-from dalsegno.engine.loop import run
+from dalsegno.cli.process.listen import Plan, listen
+from dalsegno.cli.process.serve import schedule, serve
+from dalsegno.engine.process import run
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import OperatorError
 from dalsegno.server import ServerSettings

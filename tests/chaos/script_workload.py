@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from pathlib import Path
 
-from dalsegno import App, TaskContext, gather, sleep
+from dalsegno import App, NodeContext, gather, sleep
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.wiring import sqlite_path
 
@@ -34,7 +34,7 @@ workflow fan_out(inputs) {{
 
 
 @app.task
-async def step(ctx: TaskContext, number: int) -> int:
+async def step(ctx: NodeContext, number: int) -> int:
     _mark(ctx.idempotency_key)
     await asyncio.sleep(MOMENT)
     return number * 2

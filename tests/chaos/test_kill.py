@@ -18,7 +18,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.handle import Handle
-from tests.chaos.counting import check_history, expected, outcome
+from tests.chaos.counting import check_histories, expected, outcome
 from tests.chaos.processes import Worker, Workers
 from tests.chaos.reporting import Report
 from tests.chaos.workload import DOCUMENTS, payload
@@ -101,7 +101,7 @@ class Harness:
         wanted = expected(self.started)
         for key, handle in self.handles.items():
             assert outcome(handle) == wanted[key], self.started[key]
-            check_history(handle)
+        check_histories(self.client)
         listed = self.client.executions(limit=10_000)
         assert {handle.id for handle in listed} == set(self.started)
         states = Counter(handle.status().state for handle in listed)
@@ -161,7 +161,7 @@ def test_a_restarted_worker_takes_over_the_leases_of_the_dead_one_at_once(tmp_pa
         first.kill()
         workers.start()
         assert handle.result(10) == "z"
-        check_history(handle)
+        check_histories(harness.client)
 
 
 @pytest.mark.chaos
@@ -210,8 +210,7 @@ def test_a_node_that_kills_its_process_five_times_fails_through_its_strategy(
             assert handle.result(5) == ("next" if strategy == "ignore" else {"rescue": "WORKER_LOST"})
             assert handle.nodes()["d"].state == "FAILED"
         harness.finish()
-        for innocent in harness.handles.values():
-            check_history(innocent)
+        check_histories(harness.client)
 
 
 def died_or_ended(worker: Worker, handle: Handle) -> bool:

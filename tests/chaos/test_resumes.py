@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.scripting.turns import Turns
+from dalsegno.engine.scripts.turns import Turns
+from tests.chaos.counting import check_histories
 
 TASKS = 100
 SPREAD = 1.0
@@ -62,6 +63,7 @@ def test_a_hundred_tasks_that_finish_over_a_second_cause_two_or_three_resumes(
         app.deploy_script(SCRIPT, "script")
         handle = app.start(workflow)
         assert handle.result(30) == TASKS
+        check_histories(app)
         suspended = [event for event in handle.events() if event.kind == "Suspended"]
     assert 2 <= len(turns) <= 3
     assert len(suspended) == len(turns) - 1

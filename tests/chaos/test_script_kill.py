@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Self
 
@@ -17,6 +16,7 @@ import pytest
 from dalsegno import App
 from dalsegno.handle import Handle
 from tests.chaos import script_workload
+from tests.chaos.counting import check_histories
 from tests.chaos.processes import Worker, Workers
 from tests.chaos.reporting import Report
 from tests.chaos.script_workload import FAN_OUT, STEPS, attempts, expected
@@ -73,12 +73,8 @@ class Harness:
         """What it came to, in a sentence."""
         for base, handle in self.handles.items():
             assert handle.result(PATIENCE) == expected(base)
-            events = all_events(handle)
-            endings = [event.kind for event in events if event.kind.startswith("Execution")]
-            assert endings == ["ExecutionStarted", "ExecutionCompleted"]
-            done = Counter(event.token for event in events if event.kind in DONE)
-            assert len(done) == STEPS
-            assert set(done.values()) == {1}, "a task was committed twice"
+            assert sum(event.kind in DONE for event in all_events(handle)) == STEPS
+        check_histories(self.client)
         begun = attempts(self.url)
         assert len(begun) == STEPS * len(self.handles), "an effect is missing, or has two keys"
         assert len(self.client.executions(limit=1000)) == len(self.handles)

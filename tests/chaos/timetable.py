@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from dalsegno import App
-from dalsegno.core.firing import iso
+from dalsegno.core.schedules.step import iso
 from tests.servers.postgres import PostgresServer
 
 TICK = """

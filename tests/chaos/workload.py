@@ -14,16 +14,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.graph.build import load_graph
 from dalsegno.nodes.registry import builtin_registry
 from dalsegno.ports.node import NodeError
-from tests.scenarios.documents import (
-    aggregator,
-    conditional,
-    echo,
-    graph,
-    merge,
-    split,
-    task,
-    wait,
-)
+from tests.scenarios.documents import aggregator, conditional, echo, graph, merge, split, task, wait
 
 RETRY = {"max_attempts": 4, "initial_delay": 0.02, "factor": 1}
 

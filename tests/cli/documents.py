@@ -30,6 +30,12 @@ edges:
   - {id: e2, src: broken, dst: never}
 """
 
+BROKEN = FAILING.replace(
+    "type: task, parameters: {task: \"{{ 'nowhere' }}\"}",
+    'type: edit, parameters: {assignments: [{name: n, value: "{{ $first.n.toUpperCase() }}"}]}',
+)
+"""Fails wherever it runs: a server waits for a worker that has the task of the other one."""
+
 BAD = """\
 name: bad
 nodes:

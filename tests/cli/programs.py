@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.servers.forking import Forked, can_be_forked
+
 PATIENCE = 30.0
 
 
@@ -65,7 +67,29 @@ class Programs:
     running: list[Program]
 
     def begin(self, *arguments: str, **environment: str) -> Program:
+        """Forked by a process that has imported everything; `interpreted` starts an interpreter."""
+        whole = {**self.environment, **environment}
+        if not can_be_forked(whole):
+            return self.interpreted(*arguments, **environment)
+        process = Forked(
+            "dalsegno",
+            arguments,
+            cwd=self.folder,
+            env=whole,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        return self._running(process)
+
+    def interpreted(self, *arguments: str, **environment: str) -> Program:
         return self.python("-m", "dalsegno", *arguments, **environment)
+
+    def _running(self, process: subprocess.Popen[str]) -> Program:
+        program = Program(process)
+        self.running.append(program)
+        return program
 
     def on_terminal(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
         """With a terminal as stderr: exit code, stdout, and what the terminal was sent."""
@@ -106,9 +130,7 @@ class Programs:
             stderr=subprocess.PIPE,
             text=True,
         )
-        program = Program(process)
-        self.running.append(program)
-        return program
+        return self._running(process)
 
 
 def without_styles(shown: str) -> str:

@@ -9,15 +9,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dalsegno.cli.commands import bench
+from dalsegno.cli.commands import operations
 
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> typer.Typer:
     app = typer.Typer()
     app.command("other")(lambda: None)
-    monkeypatch.setattr(bench, "_FILE", bench._FILE.parents[1] / "version.py")
-    bench.register(app)
+    monkeypatch.setattr(operations, "_FILE", operations._FILE.parents[1] / "version.py")
+    operations.register_bench(app)
     return app
 
 
@@ -28,10 +28,10 @@ def measure(name: str, rounds: int = 1) -> None:
 
 
 def test_arguments_are_passed_on_untouched(program: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType(bench.MODULE)
+    module = ModuleType(operations.MODULE)
     module.register = lambda app: app.command()(measure)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dalsegno.bench", ModuleType("dalsegno.bench"))
-    monkeypatch.setitem(sys.modules, bench.MODULE, module)
+    monkeypatch.setitem(sys.modules, operations.MODULE, module)
     result = CliRunner().invoke(program, ["bench", "chain", "--rounds", "4"])
     assert (result.exit_code, result.stdout) == (4, "chain 4\n")
     for option in ("--help", "-h"):

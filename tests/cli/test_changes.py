@@ -6,9 +6,16 @@ import json
 from time import perf_counter
 from typing import Any
 
-from dalsegno.engine.comparing.graphs import FieldChange, GraphChanges, PartChange, compare_graphs
-from dalsegno.engine.comparing.texts import TextChanges, compare_texts
-from dalsegno.engine.comparing.versions import compare, source_text
+from dalsegno.engine.operations.diff import (
+    FieldChange,
+    GraphChanges,
+    PartChange,
+    TextChanges,
+    compare,
+    compare_graphs,
+    compare_texts,
+    source_text,
+)
 from dalsegno.lang import compile as compile_script
 from dalsegno.lang.python import compile_workflow
 from dalsegno.model.definition import Definition

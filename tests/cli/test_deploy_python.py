@@ -6,6 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Invoke
 from tests.cli.documents import UNFIT, write
 
@@ -71,3 +73,26 @@ def test_a_server_is_not_given_code_that_it_does_not_have(invoke: Invoke, folder
     assert refused.exit_code == 2
     assert "whose code must be where it runs" in refused.stderr
     assert "--app shop.py" in " ".join(refused.stderr.split())
+
+
+NIGHT = """
+name: other
+nodes:
+ - {id: nightly, type: schedule, parameters: {cron: "0 2 * * *"}}
+ - {id: say, type: log, parameters: {message: hello}}
+edges: [{src: nightly, dst: say}]
+"""
+
+
+@pytest.mark.parametrize("command", [["deploy", "shop.py"], ["run", "shop.py:other"], ["run", "other.flow"]])
+def test_what_a_graph_of_the_same_name_has_made_is_removed(
+    invoke: Invoke, folder: Path, command: list[str]
+) -> None:
+    write(folder, shop_py=SHOP, other_yaml=NIGHT, other_flow="return 1\n")
+    assert invoke("deploy", "other.yaml").exit_code == 0
+    assert len(json.loads(invoke("schedule", "ls", "--json").stdout)["schedules"]) == 1
+    told = json.loads(invoke(*command, "--json").stdout)
+    if command[0] == "deploy":
+        triggers = [each["triggers"] for each in told["definitions"] if each["name"] == "other"]
+        assert [(each["name"], each["status"]) for each in triggers[0]] == [("other/nightly", "removed")]
+    assert json.loads(invoke("schedule", "ls", "--json").stdout)["schedules"] == []

@@ -78,7 +78,7 @@ def test_workflows_are_listed_with_versions_aliases_and_kind(invoke: Invoke, fol
     assert two["name"] == "stages"
 
 
-def test_a_server_says_the_same(invoke: Invoke, folder: Path, there: Invoke) -> None:  # noqa: F811
+def test_a_server_says_the_same(invoke: Invoke, folder: Path, there: Invoke) -> None:  # noqa: F811 - a fixture
     _deploy(invoke, folder)
     here = json.loads(invoke("workflows", "--json").stdout)["workflows"]
     assert [each["name"] for each in here][:1] == ["greets"]

@@ -94,7 +94,7 @@ def test_an_unexpected_error_is_one_line_and_exit_code_three(
     def explode(*_: object) -> None:
         raise RuntimeError("boom\nsecond line")
 
-    monkeypatch.setattr("dalsegno.cli.launching.make_app", explode)
+    monkeypatch.setattr("dalsegno.cli.run.launch.make_app", explode)
     result = invoke("run", "hello.yaml")
     assert result.exit_code == 3
     assert "unexpected RuntimeError: boom" in result.stderr
@@ -104,7 +104,7 @@ def test_an_unexpected_error_is_one_line_and_exit_code_three(
 
 def test_help_sorts_commands_by_purpose(invoke: Invoke) -> None:
     shown = invoke("--help").stdout
-    assert shown.index("Run:") < shown.index("Look:") < shown.index("Definitions:")
+    assert shown.index("Run:") < shown.index("Inspect:") < shown.index("Definitions:")
     for name in ("run", "resume", "validate", "deploy", "start", "ls", "show", "watch", "cancel", "pause"):
         assert f"  {name} " in shown
     assert invoke("--version").stdout.startswith("dalsegno ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.postgres.examination import Link, examine_database
+from dalsegno.adapters.postgres.diagnostics import Link, examine_database
 from dalsegno.cli.doctor.database import judge_links
 from tests.servers.postgres import PostgresServer, server_identity
 

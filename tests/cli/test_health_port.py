@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.cli import probing
-from dalsegno.cli.probing import Address, health_address, read_address
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.errors import Refusal
+from dalsegno.cli.process import health_port
+from dalsegno.cli.process.health_port import Address, health_address, read_address
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
 from tests.cli.programs import Program, Programs
@@ -147,10 +147,10 @@ def test_no_addresses(text: str) -> None:
 
 
 def test_environment_says_where_if_no_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(probing.VARIABLE, raising=False)
+    monkeypatch.delenv(health_port.VARIABLE, raising=False)
     assert health_address(None) is None
-    monkeypatch.setenv(probing.VARIABLE, "8701")
+    monkeypatch.setenv(health_port.VARIABLE, "8701")
     assert health_address(None, 1) == Address("127.0.0.1", 8702)
     assert health_address("9") == Address("127.0.0.1", 9)
-    monkeypatch.setenv(probing.VARIABLE, "")
+    monkeypatch.setenv(health_port.VARIABLE, "")
     assert health_address(None) is None

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from dalsegno import Client
-from dalsegno.cli.keeping import read_retention_options
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.errors import Refusal
+from dalsegno.cli.process.serve import read_retention_options
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT
 from tests.cli.programs import PATIENCE, Programs

@@ -37,7 +37,7 @@ def test_looking_loads_no_compiler(invoke: Invoke, folder: Path, command: list[s
 
 
 def test_the_code_of_unsupported_python_is_the_one_that_errors_are_known_by() -> None:
-    from dalsegno.cli.problems import UNSUPPORTED_PYTHON
+    from dalsegno.cli.errors import UNSUPPORTED_PYTHON
     from dalsegno.lang.python import UnsupportedPython
 
     assert UnsupportedPython.code == UNSUPPORTED_PYTHON

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App
-from dalsegno.cli.problems import STORE_LOST
+from dalsegno.cli.errors import STORE_LOST
 from dalsegno.errors import StoreLost
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT, write
@@ -126,7 +126,8 @@ def test_server_confirms_no_start_after_its_store_was_replaced(
     with sqlite3.connect(away) as connection:
         (found,) = connection.execute("SELECT count(*) FROM execution").fetchone()
     connection.close()
-    assert found == confirmed == 20
+    assert confirmed == 20
+    assert confirmed <= found <= confirmed + 1  # one may be written that is not confirmed
 
 
 def test_program_with_a_worker_of_its_own_gets_the_error(folder: Path) -> None:

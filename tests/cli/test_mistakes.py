@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.cli.facts import print_events
+from dalsegno.cli.views.executions import print_events
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 from tests.cli.conftest import Invoke

@@ -13,7 +13,7 @@ import pytest
 
 from dalsegno import App
 from tests.cli.conftest import Invoke
-from tests.cli.documents import FAILING, HELLO, LONG_WAIT, write
+from tests.cli.documents import BROKEN, HELLO, LONG_WAIT, write
 from tests.server.conftest import LiveServer
 from tests.waiting import until
 
@@ -50,7 +50,7 @@ def refers(found: dict[str, Any], id: str, prefix: str = "") -> bool:
 
 
 def test_every_command_names_an_execution_alike(told: Told, folder: Path) -> None:
-    write(folder, hello_yaml=HELLO, sleeper_yaml=LONG_WAIT, failing_yaml=FAILING)
+    write(folder, hello_yaml=HELLO, sleeper_yaml=LONG_WAIT, failing_yaml=BROKEN)
     assert is_execution(told("run", "hello.yaml"))
     told("deploy", "hello.yaml", "sleeper.yaml")
     started = told("start", "sleeper")

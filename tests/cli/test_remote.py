@@ -12,7 +12,7 @@ from typer.testing import Result
 
 from dalsegno import App, signal
 from tests.cli.conftest import Invoke
-from tests.cli.documents import BAD, FAILING, HELLO, LONG_WAIT, write
+from tests.cli.documents import BAD, BROKEN, HELLO, LONG_WAIT, write
 from tests.server.conftest import LiveServer
 from tests.waiting import until
 
@@ -95,7 +95,7 @@ def test_run_deploys_starts_and_shows_the_result(folder: Path, there: There) -> 
 def test_a_failed_run_has_its_exit_code_and_says_how_to_retry_there(
     folder: Path, there: There, server: str
 ) -> None:
-    write(folder, failing_yaml=FAILING)
+    write(folder, failing_yaml=BROKEN)
     result = there("run", "failing.yaml")
     assert result.exit_code == 1
     assert "error at node 'broken'" in result.stdout
@@ -256,7 +256,7 @@ def test_the_environment_names_the_server(
 
 
 def test_a_server_that_is_not_there_is_told(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dalsegno.cli.remote.desk.PATIENCE", 0.2)
+    monkeypatch.setattr("dalsegno.cli.target.server.PATIENCE", 0.2)
     result = invoke("ls", "--server", "http://127.0.0.1:9")
     assert result.exit_code == 2
     assert "the server at http://127.0.0.1:9 cannot be reached" in result.stderr

@@ -116,7 +116,7 @@ def test_credentials(
     server: str, invoke: Invoke, both: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "t0p-s3cr3t")
-    add = ("credentials", "add", "crm", "--host", "api.example.com", "--env", "token=TOKEN")
+    add = ("credentials", "add", "crm", "--host", "api.example.com", "-w", "*", "--env", "token=TOKEN")
     assert said(invoke, server, *add) == "added credential 'crm'\n"
     assert said(invoke, server, *add[:-2], "--keep") == "changed credential 'crm'\n"
     (found,) = both("credentials", "ls")["credentials"]
@@ -127,7 +127,7 @@ def test_credentials(
     said(invoke, server, "deploy", str(document))
     [deployed] = json.loads(said(invoke, server, "versions", "billing", "--json"))["versions"]
     said(invoke, server, "credentials", "withdraw", "billing")
-    limited = (*add[:-2], "--keep", "--workflow", "billing", "--definition", deployed["hash"])
+    limited = (*add[:5], "--keep", "--workflow", "billing", "--definition", deployed["hash"])
     assert said(invoke, server, *limited).splitlines()[1:] == ["approved billing@1"]
     assert [each["approved"] for each in both("credentials", "ls")["definitions"]] == [True]
     assert both("protect")["protected"] == [

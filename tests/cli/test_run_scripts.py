@@ -165,7 +165,25 @@ def test_retry_says_what_runs_again_and_wants_a_yes(invoke: Invoke, folder: Path
     refused = invoke("retry", "last", *app)
     assert refused.exit_code == 2
     said = " ".join(refused.stderr.split())
-    assert "starts 'twice' over, with new idempotency keys. It runs again: 'charge'." in said
+    assert "starts 'twice' over, with new idempotency keys. It runs again: 'charge' (2 times)." in said
     assert "--yes" in said
     assert len(json.loads(invoke("ls", "--json").stdout)) == 1
     assert json.loads(invoke("retry", "last", *app, "--yes", "--json").stdout)["status"] == "FAILED"
+
+
+def test_retry_names_tasks_that_failed_and_may_have_had_their_effect(invoke: Invoke, folder: Path) -> None:
+    tasks = (
+        "from dalsegno import App\n\napp = App()\n\n\n@app.task\nasync def charge(order):\n"
+        "    if order > 1:\n        raise ConnectionError('its answer was lost')\n"
+    )
+    write(folder, lost_flow='await Task.run("charge", inputs)\n', charging_py=tasks)
+    write(folder, both_flow='await Task.run("charge", 1)\nawait Task.run("charge", 2)\n')
+    app = ("--app", "charging.py")
+    for script, counted in (("lost", "(failed)"), ("both", "(2 times, 1 failed)")):
+        assert invoke("run", f"{script}.flow", "-i", "2", *app).exit_code == 1
+        refused = invoke("retry", "last", *app)
+        assert refused.exit_code == 2
+        said = " ".join(refused.stderr.split())
+        assert f"It runs again: 'charge' {counted}. A task that failed may have had its effect." in said
+        again = json.loads(invoke("retry", "last", *app, "--yes", "--json").stdout)
+        assert (again["status"], again["error"]["message"]) == ("FAILED", "its answer was lost")

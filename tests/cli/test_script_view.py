@@ -9,14 +9,14 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from dalsegno.cli.activity import Activity
-from dalsegno.cli.narration import narrate
-from dalsegno.cli.result import Command
-from dalsegno.cli.script_progress import Pending, ScriptMoment
-from dalsegno.cli.script_view import ScriptView
-from dalsegno.cli.source_text import SourceText
-from dalsegno.cli.variables import as_json
-from dalsegno.core.summary import NodeSummary
+from dalsegno.cli.live.graph_progress import Activity
+from dalsegno.cli.live.screen import narrate
+from dalsegno.cli.live.script_progress import Pending, ScriptMoment
+from dalsegno.cli.live.script_view import ScriptView
+from dalsegno.cli.next_command import Command
+from dalsegno.cli.views.show import as_json
+from dalsegno.cli.views.source import SourceText
+from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.model.event import Event
 from tests.cli.test_tree import execution
 

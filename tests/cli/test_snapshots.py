@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App, signal
-from dalsegno.engine.secrets.key_source import KEY_VARIABLE
-from dalsegno.engine.secrets.keys import new_key
+from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
 from tests.cli.conftest import Invoke
 from tests.waiting import until
 

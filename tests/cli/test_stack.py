@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dalsegno.cli.stack import print_stack
+from dalsegno.cli.views.source import print_stack
 from tests.cli.conftest import Invoke
 from tests.cli.documents import write
 

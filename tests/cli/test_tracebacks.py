@@ -38,12 +38,20 @@ async def order(card: str):
 LINE = 'raise ValueError(f"the card {card} is not taken")'
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the commands work on."""
+    if request.param == "postgres":
+        monkeypatch.setenv("DALSEGNO_STORE", request.getfixturevalue("empty_postgres")())
+
+
 @pytest.fixture
 def shop(folder: Path) -> Path:
     write(folder, shop_py=SHOP)
     return folder / "shop.py"
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("workflow", ["pay", "order"])
 def test_run_and_show_print_where_a_task_raised(shop: Path, invoke: Invoke, workflow: str) -> None:
     ran = invoke("run", f"shop.py:{workflow}", "--input", '"expired"')
@@ -72,7 +80,7 @@ def test_debugging_shows_our_frames_in_it(shop: Path, programs: Programs) -> Non
 
     told = json.loads(run.process.communicate(timeout=60)[0])["error"]["traceback"]
 
-    assert "/dalsegno/engine/tasks.py" in told
+    assert "/dalsegno/engine/steps/tasks.py" in told
     assert LINE in told
 
 

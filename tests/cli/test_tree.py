@@ -9,12 +9,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from dalsegno.cli.activity import Activity, activities
+from dalsegno.cli.live.graph_progress import Activity, Snapshot, activities
+from dalsegno.cli.live.graph_view import TreeView
+from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import span
-from dalsegno.cli.progress import Snapshot
-from dalsegno.cli.result import Command
-from dalsegno.cli.tree import TreeView, countdown
-from dalsegno.core.summary import NodeSummary
+from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ExecutionView

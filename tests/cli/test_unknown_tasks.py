@@ -66,3 +66,23 @@ def test_completed_run_tells_how_much_of_it_failed(invoke: Invoke, folder: Path)
     assert result.exit_code == 0
     assert "COMPLETED" in result.stdout
     assert "3 failed" in result.stdout
+
+
+ORDER = 'await Signal.next("go")\nreturn await Task.run(inputs, 1)\n'
+
+
+def test_execution_that_a_key_has_found_waits_for_a_missing_task(invoke: Invoke, folder: Path) -> None:
+    """Another program has begun it; this one, which lacks its task, must not fail it for good."""
+    write(folder, order_flow=ORDER)
+    run = ("run", "order.flow", "--input", '"work"', "--key", "o-1", "--json", "--timeout")
+    first = json.loads(invoke(*run, "1s", *APP).stdout)
+    assert first["state"] == "RUNNING"
+    invoke("signal", first["id"], "go")
+    assert json.loads(invoke(*run, "2s").stdout)["state"] == "RUNNING"
+    assert json.loads(invoke(*run, "20s", *APP).stdout)["state"] == "COMPLETED"
+
+
+def test_execution_that_was_just_created_fails_at_a_missing_task(invoke: Invoke, folder: Path) -> None:
+    write(folder, calls_flow="await Task.run(inputs, 1)\n")
+    told = json.loads(invoke("run", "calls.flow", "--input", '"nowhere"', "--key", "k", "--json").stdout)
+    assert (told["state"], told["error"]["code"]) == ("FAILED", "TASK_NOT_FOUND")

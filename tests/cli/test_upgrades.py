@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.postgres import migration, upgrading
+from dalsegno.adapters.postgres import migration
+from dalsegno.adapters.postgres import migration as upgrading
 from dalsegno.adapters.postgres.migration import Migration, migrations
-from dalsegno.cli.finishing import is_older
-from dalsegno.engine.worker_info import WorkerInfo, write_info
+from dalsegno.cli.migrate import is_older
+from dalsegno.engine.worker.directory import WorkerInfo, write_info
 from dalsegno.version import __version__
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from dalsegno import App
+from dalsegno.cli.modules import load_app
 from tests.cli.conftest import Invoke
+from tests.cli.programs import Programs
+from tests.server.conftest import LiveServer
 
 PROGRAM = """
 from dalsegno import App, signal
@@ -27,21 +34,53 @@ async def buy(order: str) -> str:
 """
 
 
-def test_names_that_executions_in_flight_need(invoke: Invoke, tmp_path: Path) -> None:
-    store, program = f"sqlite:///{tmp_path}/live.db", tmp_path / "shop.py"
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, folder: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{folder}/live.db"
+    url: str = request.getfixturevalue("empty_postgres")()
+    return url
+
+
+Validated = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def validated(invoke: Invoke) -> Validated:
+    """What is told of a program as its files are now."""
+
+    def validate(code: int, *arguments: str) -> dict[str, Any]:
+        for module in ("shop", "billing"):
+            sys.modules.pop(module, None)
+        said = invoke("validate", *arguments, "--against-live", "--json")
+        assert said.exit_code == code, said.output
+        told: dict[str, Any] = json.loads(said.stdout)
+        assert told["valid"] is (code == 0)
+        return told
+
+    return validate
+
+
+def warning_of_worker(programs: Programs, store: str, program: str, words: str) -> str:
+    worker = programs.begin("worker", "--store", store, "--app", program)
+    assert worker.process.stderr is not None
+    return next(line for line in worker.process.stderr if words in line)
+
+
+def test_names_that_executions_in_flight_need(
+    folder: Path, store: str, validated: Validated, programs: Programs
+) -> None:
+    program = folder / "shop.py"
     program.write_text(PROGRAM.format(task="charge"))
-    waits = [sys.executable, "-m", "dalsegno", "run", f"{program}:buy", "--input", '"o-1"', "--timeout", "2s"]
-    assert subprocess.run([*waits, "--store", store], capture_output=True, check=False).returncode == 124
+    shop = load_app("shop.py")
+    shop.url = store
+    with shop.running(worker=False):
+        shop.start("buy", "o-1")
+    assert validated(0, "shop.py", "--store", store)["lacking"] == []
 
-    def validated() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "dalsegno", "validate", str(program), "--against-live", "--json"]
-        return subprocess.run([*command, "--store", store], capture_output=True, text=True, check=False)
-
-    assert validated().returncode == 0
     program.write_text(PROGRAM.format(task="take_payment"))
-    refused = validated()
-    told = json.loads(refused.stdout)
-    assert (refused.returncode, told["valid"]) == (2, False)
+    told = validated(2, "shop.py", "--store", store)
+
     (lacking,) = told["lacking"]
     assert (lacking["workflow"], lacking["version"], lacking["names"], lacking["executions"]) == (
         "buy",
@@ -49,11 +88,12 @@ def test_names_that_executions_in_flight_need(invoke: Invoke, tmp_path: Path) ->
         ["charge"],
         1,
     )
-    command = [sys.executable, "-m", "dalsegno", "worker", "--store", store, "--app", str(program)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
-        assert worker.stderr is not None
-        said = next(line for line in worker.stderr if "WARNING" in line)
-        worker.terminate()
+    with LiveServer(App(store)) as server:
+        assert validated(2, "shop.py", "--server", server.url)["lacking"] == told["lacking"]
+        program.write_text(PROGRAM.format(task="charge"))
+        assert validated(0, "shop.py", "--server", server.url)["lacking"] == []
+    program.write_text(PROGRAM.format(task="take_payment"))
+    said = warning_of_worker(programs, store, "shop.py", "WARNING")
     assert "version 1 of 'buy' uses 'charge', which this program does not have; 1 execution in flight" in said
 
 
@@ -61,3 +101,39 @@ def test_against_live_needs_a_program(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "a.flow").write_text("return 1\n")
     refused = invoke("validate", str(tmp_path / "a.flow"), "--against-live")
     assert (refused.exit_code, "--app" in refused.stderr) == (2, True)
+    assert "no program is given" in " ".join(refused.stderr.split())
+
+
+TASKS = """
+from dalsegno import App
+
+app = App()
+
+
+@app.task
+async def {task}(order):
+    return order
+"""
+
+
+def test_tasks_that_executions_in_flight_need(
+    folder: Path, store: str, validated: Validated, programs: Programs
+) -> None:
+    app = App(store)
+    app.deploy({"name": "pay", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "charge"}}]})
+    app.start("pay")
+    app.close()
+    (folder / "any.yaml").write_text("name: any\nnodes: [{id: it, type: output}]\n")
+
+    def with_task(task: str, code: int, *place: str) -> list[dict[str, Any]]:
+        (folder / "billing.py").write_text(TASKS.format(task=task))
+        found: list[dict[str, Any]] = validated(code, "any.yaml", "--app", "billing.py", *place)["lacking"]
+        return found
+
+    with LiveServer(App(store)) as server:
+        for place in (("--store", store), ("--server", server.url)):
+            assert with_task("charge", 0, *place) == []
+            (lacking,) = with_task("take_payment", 2, *place)
+            assert (lacking["workflow"], lacking["names"], lacking["tasks"]) == ("pay", [], ["charge"])
+    said = warning_of_worker(programs, store, "billing.py", "needs the task")
+    assert "version 1 of 'pay' needs the task 'charge', which this program does not have; 1 execution" in said

@@ -104,6 +104,37 @@ def test_dry_run_shows_everything_and_stores_nothing(invoke: Invoke, folder: Pat
     assert [(each["version"], each["aliases"]) for each in listed] == [(1, [])]
 
 
+TRIGGERED = """
+name: nightly
+nodes:
+  - {id: at, type: schedule, parameters: {cron: 0 2 * * *}}
+  - {id: in, type: webhook, parameters: {path: in}}
+  - {id: say, type: log, parameters: {message: hello}}
+edges:
+  - {src: at, dst: say}
+  - {src: in, dst: say}
+"""
+
+
+def test_dry_run_shows_schedules_and_webhooks(invoke: Invoke, folder: Path) -> None:
+    added = "schedule 'nightly/at' would be added  0 2 * * * (UTC)"
+    said = told(invoke, folder, TRIGGERED, "--dry-run")
+    assert added in said
+    assert "webhook 'nightly.in' would be added  POST /v1/hooks/in" in said
+    told(invoke, folder, HELLO)
+    before = sorted(each.name for each in folder.iterdir())
+    assert added in told(invoke, folder, TRIGGERED, "--dry-run")
+    assert sorted(each.name for each in folder.iterdir()) == before, "no secret key was made"
+    assert json.loads(invoke("schedule", "ls", "--json").stdout)["schedules"] == []
+    told(invoke, folder, TRIGGERED)
+    changed = TRIGGERED.replace("0 2 * * *", "0 3 * * *").replace(
+        "  - {id: in, type: webhook, parameters: {path: in}}\n", ""
+    )
+    said = told(invoke, folder, changed.replace("  - {src: in, dst: say}\n", ""), "--dry-run")
+    assert "schedule 'nightly/at' would be changed  0 3 * * * (UTC)" in said
+    assert "webhook 'nightly.in' would be removed" in said
+
+
 def test_dry_run_tells_unchanged_and_rolled_back(invoke: Invoke, folder: Path) -> None:
     for text in (HELLO, OTHER):
         told(invoke, folder, text)

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 
 from dalsegno.app import App
-from dalsegno.cli import patience
-from dalsegno.cli.patience import Awaited, running_patiently
-from dalsegno.cli.session import Stopping
-from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.cli.process import startup
+from dalsegno.cli.process.startup import Awaited, running_patiently
+from dalsegno.cli.run.session import Stopping
+from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.errors import BadConfiguration, DalSegnoError, Unavailable
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.standby import Pair, make_pair
@@ -220,9 +220,9 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         made.append(seconds)
         await sleep(0)
 
-    monkeypatch.setattr("dalsegno.cli.patience.asyncio.sleep", pause)
+    monkeypatch.setattr("dalsegno.cli.process.startup.asyncio.sleep", pause)
     # Commands that ran in this process have taken the handlers of our own loggers.
-    monkeypatch.setattr(patience, "logger", logging.getLogger("tests.patience"))
+    monkeypatch.setattr(startup, "logger", logging.getLogger("tests.patience"))
     return made
 
 
@@ -244,7 +244,7 @@ async def test_pauses_grow_and_not_every_try_is_told(
 async def test_it_is_said_again_now_and_then(
     pauses: list[float], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "REMINDER", 0.0)
+    monkeypatch.setattr(startup, "REMINDER", 0.0)
     assert await opened(Store(Unavailable("away"), Unavailable("starting up")))
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert ["away" in told[0], "starting up" in told[1]] == [True, True]

@@ -35,7 +35,9 @@ async def many() -> list[int]:
 def _told(invoke: Invoke) -> Counter[tuple[str, bool]]:
     """How many of which state, and whether their process is gone."""
     waits = json.loads(invoke("why", "last", "--json").stdout)["waits"]
-    return Counter({(wait["sentence"], wait["process_gone"]): wait["count"] for wait in waits})
+    return Counter(
+        {(wait["sentence"].partition(";")[0], wait["process_gone"]): wait["count"] for wait in waits}
+    )
 
 
 def test_each_is_told_as_what_it_is(programs: Programs, folder: Path, invoke: Invoke) -> None:

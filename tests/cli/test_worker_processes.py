@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 
 from dalsegno import App
-from dalsegno.cli.supervising import Family, how_it_ended
+from dalsegno.cli.process.supervisor import WorkerGroup, how_it_ended
 from tests.cli.conftest import Invoke
 from tests.cli.documents import STEPS, TASKS, lines, write
 from tests.cli.programs import Program, Programs
@@ -93,7 +93,7 @@ def test_what_is_wrong_with_the_options_is_said_once(invoke: Invoke) -> None:
 
 
 def test_each_process_gets_the_options_and_a_health_port_of_its_own() -> None:
-    made = Family(2, "sqlite:///a.db", "shop:app", "a,b", 7, 3.0, ["30d"], "0.0.0.0:8701", True)
+    made = WorkerGroup(2, "sqlite:///a.db", "shop:app", "a,b", 7, 3.0, ["30d"], "0.0.0.0:8701", True)
     first, second = (command[3:] for command in made.commands())
     assert first == [
         "worker", "--store=sqlite:///a.db", "--app=shop:app", "--queues=a,b", "--concurrency=7", "--grace=3.0",

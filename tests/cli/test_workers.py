@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.worker_info import Running, WorkerInfo, write_info
+from dalsegno.engine.worker.directory import Running, WorkerInfo, write_info
 from dalsegno.version import __version__
 from tests.cli.conftest import Invoke
 from tests.cli.programs import Programs

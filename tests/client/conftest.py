@@ -9,13 +9,14 @@ import pytest
 
 from dalsegno import App, Client
 from tests.server.conftest import LiveServer, shared_bytecode
+from tests.servers.sqlite import empty_sqlite
 
 __all__ = ["shared_bytecode"]
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> App:
-    made = App(f"sqlite:///{tmp_path / 'server.db'}")
+    made = App(empty_sqlite(tmp_path / "server.db"))
 
     @made.task
     async def double(n: int) -> int:

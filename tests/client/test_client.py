@@ -22,6 +22,7 @@ from dalsegno import (
 from dalsegno.errors import BadConfiguration, Conflict
 from tests.client import typed_user
 from tests.client.documents import ASKS, FAILS, GREET, SCRIPT, WAITS
+from tests.examples.commands import TYPE_CACHE
 from tests.waiting import until
 
 
@@ -240,7 +241,7 @@ def test_a_users_module_is_clean_under_mypy_strict(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "--no-error-summary"),
-            *("--config-file", os.devnull, "--cache-dir", str(tmp_path), typed_user.__file__),
+            *("--config-file", os.devnull, "--cache-dir", str(TYPE_CACHE), typed_user.__file__),
         ],
         cwd=tmp_path,
         capture_output=True,

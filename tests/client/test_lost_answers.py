@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from dalsegno import Client, Handle
-from dalsegno.errors import KeyReused
-from tests.client.documents import FAILS, GREET, WAITS
+from dalsegno import Client, Handle, WorkflowCancelled
+from dalsegno.errors import Conflict, KeyReused
+from tests.client.documents import FAILS, GREET, SCRIPT, WAITS
 from tests.server.conftest import LiveServer
 
 
@@ -97,6 +97,31 @@ def test_a_triggered_schedule_whose_answer_is_lost_starts_once(client: Client, u
         client.schedules.trigger("nightly", idempotency_key="k").id
         == client.schedules.trigger("nightly", idempotency_key="k").id
     )
+
+
+@pytest.mark.parametrize("verb", ["cancel", "terminate"])
+@pytest.mark.parametrize("kind", ["graph", "script"])
+def test_an_end_whose_answer_is_lost_is_asked_for_again_and_happens_once(
+    client: Client, unlucky: Client, kind: str, verb: str
+) -> None:
+    definition = client.deploy(WAITS) if kind == "graph" else client.deploy_script(SCRIPT, "waits")
+    run = client.start(definition.name, n=2)
+    getattr(unlucky.handle(run.id), verb)("not needed")
+    with pytest.raises(WorkflowCancelled, match="not needed"):
+        run.result(timeout=10)
+    assert [event.kind for event in run.events()].count("ExecutionCancelled") == 1
+    with pytest.raises(Conflict, match="has ended"):
+        getattr(client.handle(run.id), verb)()
+
+
+def test_an_end_that_others_brought_about_before_is_not_taken_for_ones_own(
+    client: Client, unlucky: Client
+) -> None:
+    client.deploy(GREET)
+    greeted = client.start("greet", name="Ada")
+    greeted.wait(timeout=10)
+    with pytest.raises(Conflict, match="has ended"):
+        unlucky.handle(greeted.id).cancel()
 
 
 def test_a_signal_whose_answer_is_lost_is_given_once(client: Client, unlucky: Client) -> None:

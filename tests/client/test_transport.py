@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from dalsegno import Client, DalSegnoError, NotFound
-from dalsegno.client import calls
+from dalsegno.client import executions as calls
 from dalsegno.client.problems import NotThisServer, Problem, ServerUnreachable, error_of
 from dalsegno.client.transport import Transport
 from dalsegno.errors import (
@@ -89,7 +89,7 @@ def test_a_start_without_an_answer_is_sent_again_with_the_same_key(wired: Wired)
 def test_what_must_not_happen_twice_is_not_sent_twice(wired: Wired) -> None:
     client, seen = wired(httpx.ReadError("the line broke"))
     with pytest.raises(ServerUnreachable, match="the line broke"):
-        client.handle("e1").terminate()
+        client.handle("e1").decide("ask", "approved")
     assert len(seen) == 1
 
 

@@ -6,8 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
 from dalsegno import Client, Handle
+from dalsegno.admin.alerts import Alert
+from dalsegno.admin.keys import NewKey
+from dalsegno.admin.webhooks import Webhook
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.limits import LimitView
 
 
 def plain(client: Client) -> None:
@@ -18,6 +22,12 @@ def plain(client: Client) -> None:
     assert_type(client.executions("order", states=("FAILED",)), Iterator[ExecutionView])
     assert_type(client.stream(run), Iterator[Event])
     assert_type(client.validate("name: x").valid, bool)
+    assert_type(client.keys.add("ci", ["run"]), NewKey)
+    assert_type(client.limits.list(), list[LimitView])
+    assert_type(client.dead_letters.retry("execution:1"), Handle)
+    assert_type(client.webhooks.put("push", "build", signature="stripe").webhook, Webhook)
+    client.keys.add("ci", ["everything"])  # type: ignore[list-item]
+    client.webhooks.put("push", "build", signature="morse")  # type: ignore[arg-type]
     client.start(7)  # type: ignore[arg-type]
     client.executions(states=("BROKEN",))  # type: ignore[arg-type]
 
@@ -29,3 +39,5 @@ async def twins() -> None:
         assert_type(client.astream(run), AsyncIterator[Event])
         async for view in client.aexecutions():
             assert_type(view, ExecutionView)
+        assert_type(await client.keys.aadd("ci", ["run"]), NewKey)
+        assert_type(await client.alerts.aget("ops"), Alert)

@@ -20,6 +20,7 @@ from dalsegno.adapters.sqlite import (
 )
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import WHOLE_STACK, Capabilities, ContractStack, bind
+from tests.servers.sqlite import empty_sqlite
 
 
 class SqliteStacks:
@@ -66,6 +67,7 @@ class SqliteStacks:
 @pytest.fixture
 async def stack(tmp_path: Path) -> AsyncIterator[ContractStack]:
     stacks = SqliteStacks(tmp_path)
+    empty_sqlite(tmp_path / "store.db")
     yield stacks.open(tmp_path / "store.db")
     stacks.close()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from dalsegno.core.begun import Begun, begun
+from dalsegno.core.graph.start import StartReply, begun
 from dalsegno.core.pending import submit
-from dalsegno.core.script import start_script
-from dalsegno.core.script_ending import fail_at_start
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.core.scripts.ending import fail_at_start
+from dalsegno.core.scripts.step import start_script
+from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.barrier import BarrierSpec
 from dalsegno.model.effect import ResolveSlot
 from dalsegno.model.execution import NewExecution
@@ -19,11 +19,11 @@ NEW = NewExecution("e" * 32, "greet", 1, "hash", b"{}", 100.0, kind="script")
 
 
 def test_a_start_runs_and_has_one_event() -> None:
-    assert begun(start_script(NEW, 100.0, timeout=5.0), Applied()) == Begun(NEW, "RUNNING", 1)
+    assert begun(start_script(NEW, 100.0, timeout=5.0), Applied()) == StartReply(NEW, "RUNNING", 1)
 
 
 def test_a_submission_is_pending() -> None:
-    assert begun(submit(NEW, 100.0, due=160.0), Applied()) == Begun(NEW, "PENDING", 1)
+    assert begun(submit(NEW, 100.0, due=160.0), Applied()) == StartReply(NEW, "PENDING", 1)
 
 
 def test_what_ended_at_once_is_looked_up() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.core.context import INLINE_LIMIT, VALUE, Context, decode_page, extend, place, unite, value
+from dalsegno.core.graph.context import INLINE_LIMIT, VALUE, Context, decode_page, extend, place, unite, value
 
 
 def held(context: Context, pages: dict[str, bytes], key: str) -> bytes | None:

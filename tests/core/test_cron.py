@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.core.cron import WORDS, read_cron, read_zone, roughly_before, upcoming
+from dalsegno.core.schedules.cron import WORDS, read_cron, read_zone, roughly_before, upcoming
 from dalsegno.errors import InvalidInput
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dalsegno.core.ending import IN_HISTORY, completion_event
+from dalsegno.core.graph.ending import IN_HISTORY, completion_event
 
 
 @pytest.mark.parametrize(

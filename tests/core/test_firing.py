@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dalsegno.core.firing import (
+from dalsegno.core.outbox_orders import StartOrder, decode_start
+from dalsegno.core.schedules.spec import ScheduleSpec, make_spec, next_after
+from dalsegno.core.schedules.step import (
     STARTS_PER_COMMIT,
     ScheduleState,
     change_schedule,
@@ -19,8 +21,6 @@ from dalsegno.core.firing import (
     give_up,
     started_id,
 )
-from dalsegno.core.orders import StartOrder, decode_start
-from dalsegno.core.schedules import ScheduleSpec, make_spec, next_after
 from dalsegno.errors import InternalError
 from dalsegno.model.effect import CreateExecution, DropTokens, FinishExecution, SpawnToken, WriteOutbox
 from dalsegno.model.execution import NewExecution

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dalsegno.core.settlement.claim_order import Choice, Place
 from dalsegno.core.settlement.limits import bound_of, room, stored_allowance
-from dalsegno.core.settlement.lines import Choice, Place
 from dalsegno.model.limits import (
     UNBOUNDED,
     Allowance,
@@ -25,6 +25,9 @@ from dalsegno.model.limits import (
         ("100/m", Rate(100, 60.0)),
         ("5/30s", Rate(5, 30.0)),
         ("1 / day", Rate(1, 86400.0)),
+        ("2/500ms", Rate(2, 0.5)),
+        ("3/7 milliseconds", Rate(3, 0.007)),
+        ("4/2 Min", Rate(4, 120.0)),
     ],
 )
 def test_a_rate_is_read_and_shown(text: str, rate: Rate) -> None:
@@ -32,7 +35,9 @@ def test_a_rate_is_read_and_shown(text: str, rate: Rate) -> None:
     assert parse_rate(show_rate(rate)) == rate
 
 
-@pytest.mark.parametrize("text", ["", "fast", "10", "0/s", "10/0s", "-1/s", "1000000/s", "10/x"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "10", "0/s", "10/0s", "-1/s", "1000000/s", "10/x", "10/month", "10/mss"]
+)
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="rate"):
         parse_rate(text)

@@ -13,8 +13,8 @@ from dalsegno.model.effect import Effect, WakeMachine
 from dalsegno.model.machine import Completion, TakenSignal, reaches
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Park, Transition
-from dalsegno.testing.contract.build import RUN, command, finish, pause, resume, step
-from dalsegno.testing.contract.scripts import (
+from dalsegno.testing.contract.builders import RUN, command, finish, pause, resume, step
+from dalsegno.testing.contract.script_builders import (
     ask_to_end,
     delivered,
     done,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.core.schedules import (
+from dalsegno.core.schedules.spec import (
     MOST_CATCH_UP,
     Due,
     ScheduleSpec,

@@ -119,7 +119,9 @@ def test_rules_and_autoscalers_name_metrics_that_are_told(live: LiveServer) -> N
     with urllib.request.urlopen(live.url + "/metrics", timeout=10) as reply:
         told = set(METRIC.findall(reply.read().decode()))
     # Those by queue are told when something waits; where that is so, tests/server/test_metrics.py looks.
-    source = (Path(__file__).parents[2] / "src/dalsegno/server/metrics.py").read_text(encoding="utf-8")
+    source = (Path(__file__).parents[2] / "src/dalsegno/server/operations/metrics.py").read_text(
+        encoding="utf-8"
+    )
     told |= {f"dalsegno_{name}" for name in re.findall(r'_by_queue\(\s*"([a-z_]+)"', source)}
     rules = (DEPLOY / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
     named = set(METRIC.findall(rules))

@@ -29,12 +29,12 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, launchers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """What a reader has: an empty directory, the installed program, no settings."""
     for name in os.environ:
         if name.startswith("DALSEGNO_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{launchers}:{Path(sys.executable).parent}:{os.environ['PATH']}")
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("PYTHONUTF8", "1")
     monkeypatch.chdir(tmp_path)

@@ -15,18 +15,20 @@ import yaml
 
 from dalsegno.cli.group import SECTIONS
 from dalsegno.cli.main import app
-from dalsegno.core.fail import MAX_LOSSES
-from dalsegno.engine import committer, continuation, tasks
-from dalsegno.engine.scripting import following, hot
+from dalsegno.core.graph.fail import MAX_LOSSES
+from dalsegno.engine import committer
+from dalsegno.engine.scripts import advance, machine_cache
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.graph.document import DocumentLimits
-from dalsegno.lang.flow import packing
-from dalsegno.lang.limits import MAX_NESTING, MAX_SOURCE, Limits
-from dalsegno.lang.python.machine import MAX_SNAPSHOT
-from dalsegno.lang.python.snapshot.stored import MOST_PROMISES
-from dalsegno.lang.script.front_matter import MAX_FRONT_MATTER
+from dalsegno.engine.steps import tasks
+from dalsegno.engine.worker import continuation
+from dalsegno.error_causes import CAUSES, NODE_CODES
+from dalsegno.graph.documents.document import DocumentLimits
+from dalsegno.lang.flow.snapshot import write
+from dalsegno.lang.flow.syntax.front_matter import MAX_FRONT_MATTER
+from dalsegno.lang.python.runtime.machine import MAX_SNAPSHOT
+from dalsegno.lang.python.snapshot.format import MOST_PROMISES
+from dalsegno.lang.runtime.limits import MAX_NESTING, MAX_SOURCE, Limits
 from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, orchestration, strings
-from dalsegno.server.causes import CAUSES, NODE_CODES
 from scripts.generate_docs import PAGES, outdated
 from scripts.pages.errors import error_classes
 from tests.docs.pages import DOCS, ROOT, blocks, pages
@@ -77,7 +79,7 @@ def test_every_error_code_has_a_cause_and_a_cure() -> None:
 
 def test_every_code_of_nodes_is_explained() -> None:
     folders = [ROOT / "src/dalsegno" / name for name in ("core", "engine", "nodes")]
-    sources = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.glob("*.py"))
+    sources = "".join(path.read_text(encoding="utf-8") for folder in folders for path in folder.rglob("*.py"))
     codes = re.findall(r'code="([A-Z_]+)"', sources) + re.findall(r'"(HTTP_[A-Z_]+)"', sources)
     assert codes
     assert sorted(set(codes) - set(NODE_CODES)) == []
@@ -152,7 +154,9 @@ def test_library_is_listed_whole() -> None:
 
 def test_rules_of_documents_are_listed_whole() -> None:
     text = (DOCS / "reference" / "graphs.md").read_text(encoding="utf-8")
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/dalsegno/graph").glob("*.py"))
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "src/dalsegno/graph").rglob("*.py")
+    )
     calls = re.findall(r"(?:report\.(?:error|warn)|Finding|Refused)\((.*?)\)", sources, re.DOTALL)
     rules = {rule for call in calls for rule in re.findall(r'"([a-z]+(?:-[a-z]+)+)"', call)} - {
         "input-schema"
@@ -187,13 +191,16 @@ def test_limits_of_scripts_are_those_of_the_code() -> None:
     text = (DOCS / "limits.md").read_text(encoding="utf-8")
     settings, limits = EngineSettings(), EngineSettings().limits
     scripts = limits.scripts
-    kept = f"{hot.CAPACITY:,}, together at most {_mebibytes(hot.MOST_BYTES)}, each at most {_mebibytes(hot.LARGEST)}"
+    kept = (
+        f"{machine_cache.CAPACITY:,}, together at most {_mebibytes(machine_cache.MOST_BYTES)},"
+        f" each at most {_mebibytes(machine_cache.LARGEST)}"
+    )
     for said in (
         f"rounds of loops of a Python workflow | {scripts.instructions:,} ",
         f"{_mebibytes(scripts.allocated_bytes)}, {_mebibytes(scripts.result_bytes)} ",
         f"calls inside each other | {scripts.stack_depth} ",
-        f"settled already | {following.MOST_STOPS:,} ",
-        f"snapshot, without values over {packing.BLOB // 2**10} KiB | {_mebibytes(limits.snapshot_bytes)} ",
+        f"settled already | {advance.MOST_STOPS:,} ",
+        f"snapshot, without values over {write.BLOB // 2**10} KiB | {_mebibytes(limits.snapshot_bytes)} ",
         f"snapshot of a Python workflow, with them | {_mebibytes(MAX_SNAPSHOT)} ",
         f"| {orchestration.MAX_GROUP:,}, at most {orchestration.MAX_GROUP_DEPTH} groups inside each other ",
         f"promises a Python workflow holds at an await | {MOST_PROMISES:,} ",

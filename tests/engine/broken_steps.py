@@ -6,18 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from dalsegno import App, TaskContext
-from dalsegno.core import script_tasks
-from dalsegno.engine.elsewhere import ComesBack, RunsElsewhere
+from dalsegno import App, NodeContext
+from dalsegno.core.scripts import tasks
+from dalsegno.engine.worker.capabilities import NotRunnableHere
 from dalsegno.errors import BadConfiguration
-from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 
 NOT_HERE = BadConfiguration("the plugin is not here")
 """What a process says of a step that it cannot run."""
-ELSEWHERE = RunsElsewhere("another worker has it")
-COMES_BACK = ComesBack("another worker had it")
+ELSEWHERE = NotRunnableHere("another worker has it")
 
 
 def break_steps(app: App, times: int, error: BaseException, patch: pytest.MonkeyPatch) -> list[int]:
@@ -41,7 +40,7 @@ def flaky(app: App, failures: int) -> list[int]:
     attempts: list[int] = []
 
     @app.task(name="flaky", retries=RetryPolicy(max_attempts=failures + 1, initial_delay=0))
-    async def task_that_fails(ctx: TaskContext) -> str:
+    async def task_that_fails(ctx: NodeContext) -> str:
         attempts.append(ctx.attempt)
         if len(attempts) <= failures:
             raise RuntimeError("not yet")
@@ -53,7 +52,7 @@ def flaky(app: App, failures: int) -> list[int]:
 def noting_pauses(app: App, pauses: list[float]) -> Callable[..., Transition]:
     def put_off(lease: Lease, due: float) -> Transition:
         pauses.append(due - app.engine.stack.ledger.now())
-        return script_tasks.put_off(lease, due)
+        return tasks.put_off(lease, due)
 
     return put_off
 

@@ -9,6 +9,7 @@ import pytest
 
 from dalsegno.testing.clock import FakeClock
 from tests.engine.desk import Desk
+from tests.servers.sqlite import empty_sqlite
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -16,7 +17,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgres":
         found: str = request.getfixturevalue("empty_postgres")()
         return found
-    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/engine.db"
+    return "memory:" if request.param == "memory" else empty_sqlite(tmp_path / "engine.db")
 
 
 @pytest.fixture

@@ -5,12 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from dalsegno.core.orders import StartOrder, decode_start
+from dalsegno.core.outbox_orders import StartOrder, decode_start
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.schedule_request import NewSchedule
-from dalsegno.engine.schedule_step import schedule_step
-from dalsegno.engine.schedules import ScheduleBook, ScheduleView
+from dalsegno.engine.schedules.request import NewSchedule, schedule_step
+from dalsegno.engine.schedules.schedules import ScheduleRecords, ScheduleView
 from dalsegno.engine.stack import Stack
 from dalsegno.graph.build import load_graph
 from dalsegno.model.effect import CreateExecution
@@ -36,7 +35,7 @@ class Desk:
         self.clock = clock
         self.committer = Committer(stack.ledger, stack.broker, lambda *_: None)
         self.definitions = Definitions(stack.archive, builtin_registry(), clock)
-        self.book = ScheduleBook(stack, self.committer, self.definitions)
+        self.book = ScheduleRecords(stack, self.committer, self.definitions)
 
     @classmethod
     async def open(cls, url: str, clock: FakeClock) -> Desk:

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine.committer import MAX_BATCH, OVERDUE, Committer
-from dalsegno.engine.gathering import SMALL_BATCH
+from dalsegno.engine.committer import FEW, LONGEST_OVERDUE, MAX_BATCH, OVERDUE, SMALL_BATCH, Committer
 from dalsegno.errors import Unavailable
+from dalsegno.model.effect import EndScope
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import event, start
+from dalsegno.testing.contract.builders import event, start
 
 
 class SlowLedger(MemoryLedger):
@@ -164,6 +164,28 @@ async def test_few_do_not_wait_for_a_batch_that_takes_long(ledger: SlowLedger) -
     assert ledger.sizes() == [1, 2], "what belongs to the first batch waits for it"
 
 
+async def test_batches_that_follow_each_other_get_no_third_beside_them(
+    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    committer = committer_on(ledger)
+    commit_many(committer, "first", 2 * MAX_BATCH)
+    await settle_down()
+    commit_many(committer, "next", 4 * MAX_BATCH)
+    for number in range(3):
+        now += 0.6 * OVERDUE
+        await settle_down()
+        assert len(ledger.batches) == number + 2
+        ledger.answer(number)
+        await settle_down()
+
+    now += 1.1 * LONGEST_OVERDUE
+    await settle_down()
+    assert len(ledger.batches) == 6, "one more goes beside those that take long"
+
+
 async def test_no_batch_is_larger_than_the_largest(ledger: SlowLedger) -> None:
     committer = committer_on(ledger)
     commit_many(committer, "run", 3 * MAX_BATCH)
@@ -278,3 +300,136 @@ async def test_executions_of_a_batch_that_failed_can_go_again(ledger: SlowLedger
     ledger.answer(1)
 
     assert isinstance(await again, Applied)
+
+
+async def test_one_batch_at_a_time_while_the_store_is_slow_for_several_workflows(
+    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
+    committer = committer_on(ledger)
+    commit_of(committer, "a", SMALL_BATCH)
+    commit_of(committer, "b", SMALL_BATCH)
+    await settle_down()
+    assert len(ledger.batches) == 2
+    commit_of(committer, "c", 4 * SMALL_BATCH)
+    now += 5.0
+    ledger.answer(0)
+    ledger.answer(1)
+    await settle_down()
+    assert len(ledger.batches) == 3
+
+    for number in range(2, 30):
+        commit_of(committer, f"more-{number}", 4 * SMALL_BATCH)
+        await settle_down()
+        ledger.answer(number)
+        await settle_down()
+    assert [gate.done() for gate in ledger.gates].count(False) == 2, "the store is quick again"
+
+
+async def test_slow_store_takes_another_batch_beside_a_large_transition(
+    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
+    committer = committer_on(ledger)
+    commit_of(committer, "a", 1)
+    commit_of(committer, "b", 1)
+    await settle_down()
+    now += 5.0
+    ledger.answer(0)
+    await settle_down()
+    large = Transition("a-0", (EndScope("s", b""),) * 1_000)
+    committer.commit(large, workflow="a")
+    await settle_down()
+    commit_of(committer, "c", SMALL_BATCH)
+    commit_of(committer, "d", SMALL_BATCH)
+    await settle_down()
+    assert len(ledger.batches) == 3
+
+
+def commit_of(committer: Committer, workflow: str, count: int) -> list[asyncio.Future[Outcome]]:
+    names = [f"{workflow}-{number}" for number in range(count)]
+    return [committer.commit(begin(name), workflow=workflow) for name in names]
+
+
+async def test_workflow_with_little_to_do_does_not_wait_for_batches_of_one_with_much(
+    ledger: SlowLedger,
+) -> None:
+    committer = committer_on(ledger)
+    commit_of(committer, "much", 2 * MAX_BATCH)
+    await settle_down()
+    commit_of(committer, "much", 500)
+    little = commit_of(committer, "little", 2)
+    await settle_down()
+    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH, 2]
+
+    ledger.answer(2)
+    assert [type(await each) for each in little] == [Applied, Applied]
+    later = committer.commit(note("little-0", "later"), workflow="little")
+    await settle_down()
+    ledger.answer(3)
+    assert ledger.names(3) == ["little-0"]
+    assert isinstance(await later, Applied)
+
+
+async def test_one_batch_at_a_time_goes_ahead_of_the_others(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_of(committer, "much", 2 * MAX_BATCH)
+    await settle_down()
+    commit_of(committer, "a", 1)
+    await settle_down()
+    commit_of(committer, "b", 1)
+    commit_of(committer, "c", 1)
+    commit_of(committer, "a", 1)
+    await settle_down()
+    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH, 1]
+
+    ledger.answer(2)
+    await settle_down()
+    assert ledger.names(3)[:2] == ["b-0", "c-0"]
+    drained = asyncio.create_task(committer.drain())
+    ledger.answer(0)
+    ledger.answer(1)
+    await settle_down()
+    assert not drained.done()
+    ledger.answer_all()
+    await drained
+
+
+async def test_much_of_one_workflow_goes_ahead_of_nothing(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_of(committer, "much", 2 * MAX_BATCH)
+    await settle_down()
+    commit_of(committer, "other", FEW + 1)
+    await settle_down()
+    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH]
+
+
+async def test_many_workflows_that_have_little_share_their_batches(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    for number in range(2 * SMALL_BATCH):
+        commit_of(committer, f"workflow-{number}", 1)
+    await settle_down()
+    commit_of(committer, "one-more", 1)
+    await settle_down()
+    assert ledger.sizes() == [SMALL_BATCH, SMALL_BATCH]
+
+
+async def test_what_waits_for_a_batch_that_went_ahead_goes_when_it_has_landed(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_of(committer, "much", 2 * MAX_BATCH)
+    await settle_down()
+    commit_of(committer, "little", 1)
+    await settle_down()
+    ledger.answer(0)
+    ledger.answer(1)
+    await settle_down()
+    last = committer.commit(note("little-0", "later"))
+    await settle_down()
+    assert ledger.sizes() == [MAX_BATCH, MAX_BATCH, 1]
+
+    ledger.answer(2)
+    await settle_down()
+    ledger.answer(3)
+    assert isinstance(await last, Applied)

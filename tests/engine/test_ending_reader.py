@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dalsegno.engine import ending_reader
-from dalsegno.engine.background import in_background
-from dalsegno.engine.ending_reader import Answer, EndingReader
+from dalsegno.engine.operations import endings as ending_reader
+from dalsegno.engine.operations.endings import Answer, EndingReader
+from dalsegno.engine.process import in_background
 from dalsegno.errors import NotFound, StoreCorrupt, Unavailable
 from dalsegno.model.execution import Ending, ExecutionState
 from tests.waiting import come_about

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from dalsegno.engine import endings
-from dalsegno.engine.endings import Endings, ending_in
+from dalsegno.engine.operations import endings
+from dalsegno.engine.operations.endings import Endings, ending_in
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import NotFound, Unavailable, UsageError
 from dalsegno.model.effect import RequestCancel
 from dalsegno.model.execution import Ending, ExecutionState
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
-from dalsegno.testing.contract.build import cancel, event, finish, start, token
+from dalsegno.testing.contract.builders import cancel, event, finish, start, token
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about
 
@@ -220,3 +220,16 @@ async def begin_to_wait(waiting: Endings) -> asyncio.Task[Ending]:
     waiter = asyncio.create_task(waiting.ending(RUN))
     await asyncio.sleep(0)
     return waiter
+
+
+async def test_one_that_others_ended_long_after_its_start_is_known_at_once(
+    stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endings, "JUST_BEGUN", 0.0)
+    monkeypatch.setattr(endings, "FIRST_GLANCE", 3600.0)
+    for name in NAMES:
+        waiting.started(name)
+    await stack.ledger.commit([cancel(name) for name in NAMES])
+    async with asyncio.timeout(20):
+        for name in NAMES:
+            assert (await waiting.wait(name)).state == "CANCELLED"

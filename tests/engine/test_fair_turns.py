@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from dalsegno.adapters.excluding_claims import ExcludingClaims
-from dalsegno.engine.continuation import MAX_HOPS, Continuation
-from dalsegno.engine.gathering import Entry, Gathering
-from dalsegno.engine.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
+from dalsegno.engine.committer import Entry, Gathering
+from dalsegno.engine.worker.continuation import MAX_HOPS, Continuation
+from dalsegno.engine.worker.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
 from dalsegno.model.effect import EndScope
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.engine.scripting.following import Job, follow
+from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.lang import Machine, Ok, compile
 
 LATE, EARLY, TASK = "p0", "p1", "p2"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalsegno.engine.scripting.hot import LARGEST, MOST_BYTES, HotMachines, Warm, size_of
+from dalsegno.engine.scripts.machine_cache import LARGEST, MOST_BYTES, CachedMachine, MachineCache, size_of
 from dalsegno.model.machine import Completion, Wake
 
 NO_MACHINE: Any = None
 
 
-def _warm(wake: Wake = Wake(), weight: int = 100) -> Warm:  # noqa: B008 - a frozen value
-    return Warm(NO_MACHINE, 1, 0, wake, {}, weight=weight)
+def _warm(wake: Wake = Wake(), weight: int = 100) -> CachedMachine:  # noqa: B008 - a frozen value
+    return CachedMachine(NO_MACHINE, 1, 0, wake, {}, weight=weight)
 
 
 def _done(promise: int, *, ok: bool = True) -> Completion:
@@ -19,21 +19,21 @@ def _done(promise: int, *, ok: bool = True) -> Completion:
 
 
 def test_a_machine_is_taken_out_once() -> None:
-    hot = HotMachines()
+    hot = MachineCache()
     hot.keep("a", warm := _warm())
     assert hot.take("a") is warm
     assert hot.take("a") is None
 
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
-    hot = HotMachines(capacity=2)
+    hot = MachineCache(capacity=2)
     for name in "abc":
         hot.keep(name, _warm())
     assert [name for name in "abc" if hot.take(name) is not None] == ["b", "c"]
 
 
 def test_the_oldest_go_when_they_weigh_too_much_together() -> None:
-    hot = HotMachines()
+    hot = MachineCache()
     names = [str(number) for number in range(MOST_BYTES // LARGEST + 2)]
     for name in names:
         hot.keep(name, _warm(weight=LARGEST))
@@ -43,7 +43,7 @@ def test_the_oldest_go_when_they_weigh_too_much_together() -> None:
 
 
 def test_one_that_is_too_large_is_not_kept_nor_is_what_was_there_before() -> None:
-    hot = HotMachines()
+    hot = MachineCache()
     hot.keep("a", _warm())
     hot.keep("a", _warm(weight=LARGEST + 1))
     assert hot.take("a") is None
@@ -55,14 +55,14 @@ def test_a_blob_counts_as_large() -> None:
 
 
 def test_a_completion_that_is_awaited_wakes() -> None:
-    hot = HotMachines()
+    hot = MachineCache()
     hot.keep("a", warm := _warm(Wake(awaited=((3, 4),))))
     assert hot.take_if_woken("a", _done(3)) is warm
 
 
 def test_a_completion_that_is_not_awaited_leaves_it_behind() -> None:
     """A fused commit would be refused from then on; the machine is still good for a resume."""
-    hot = HotMachines()
+    hot = MachineCache()
     hot.keep("a", warm := _warm(Wake(awaited=((3, 4),))))
     assert hot.take_if_woken("a", _done(5)) is None
     assert hot.take_if_woken("a", _done(3)) is None
@@ -77,6 +77,6 @@ def test_a_group_is_woken_by_what_decides_it() -> None:
         (anything, True, True),
         (anything, False, False),
     ):
-        hot = HotMachines()
+        hot = MachineCache()
         hot.keep("a", _warm(wake))
         assert (hot.take_if_woken("a", _done(1, ok=ok)) is not None) == woken

@@ -10,16 +10,17 @@ from typing import Any, cast
 import pytest
 
 from dalsegno import App
-from dalsegno.engine import letting_go
-from dalsegno.engine.elsewhere import Elsewhere, RunsElsewhere, task_offer, version_offer
-from dalsegno.engine.serving import Colleagues
-from dalsegno.engine.troubles import Trouble
-from dalsegno.engine.worker_info import WorkerInfo, read_info, write_info
-from dalsegno.engine.workflows import Workflows
+from dalsegno.adapters.memory import MemoryArchive, MemoryStore
+from dalsegno.engine.operations.troubles import StuckReason
+from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.worker import release as letting_go
+from dalsegno.engine.worker.capabilities import Capabilities, NotRunnableHere, task_offer, version_offer
+from dalsegno.engine.worker.directory import LiveWorkers, WorkerInfo, read_info, write_info
 from dalsegno.errors import Unavailable
 from dalsegno.model.definition import Definition
 from dalsegno.model.token import Lease
 from dalsegno.ports.ledger import Ledger, WorkerView
+from dalsegno.testing.clock import FakeClock
 from tests.engine.broken_steps import ELSEWHERE, NOT_HERE, break_steps, noting_pauses
 from tests.engine.gates import gated, let_pass
 from tests.scenarios.documents import echo, graph
@@ -30,7 +31,7 @@ VERSION = Definition("order", 1, "d", "python", b"")
 
 def test_offer_that_nobody_takes_sleeps_every_fourth_time(monkeypatch: pytest.MonkeyPatch) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        told: list[Trouble] = []
+        told: list[StuckReason] = []
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
         monkeypatch.setattr(letting_go, "OFFERED_PAUSE", 0.05)
@@ -64,7 +65,11 @@ def test_worker_tells_its_tasks_and_versions() -> None:
     assert set(read_info(view.info).offers) == {task_offer("price"), version_offer(version)}
 
 
-class Known(Colleagues):
+def archive() -> MemoryArchive:
+    return MemoryArchive(MemoryStore(), FakeClock())
+
+
+class Known(LiveWorkers):
     """As if these were the living workers."""
 
     def __init__(self, *infos: WorkerInfo) -> None:
@@ -87,10 +92,10 @@ class Known(Colleagues):
     ids=["nobody", "no offers", "offered", "something else", "another queue", "the second"],
 )
 async def test_only_who_serves_the_queue_counts(infos: tuple[WorkerInfo, ...], is_there: bool) -> None:
-    elsewhere = Elsewhere(Known(*infos), Workflows())
+    elsewhere = Capabilities(Known(*infos), Workflows(), archive())
     if is_there:
         with pytest.raises(
-            RunsElsewhere, match="uses 'a', 'b', which the program of this process does not have"
+            NotRunnableHere, match="uses 'a', 'b', which the program of this process does not have"
         ):
             await elsewhere.look_for_version(VERSION, frozenset("ba"), "default")
     else:
@@ -122,20 +127,20 @@ def roll() -> Roll:
 
 
 @pytest.fixture
-def elsewhere(roll: Roll) -> Elsewhere:
-    return Elsewhere(Colleagues(cast("Ledger", roll)), Workflows())
+def elsewhere(roll: Roll) -> Capabilities:
+    return Capabilities(LiveWorkers(cast("Ledger", roll)), Workflows(), archive())
 
 
-async def is_elsewhere(elsewhere: Elsewhere) -> bool:
+async def is_elsewhere(elsewhere: Capabilities) -> bool:
     try:
         await elsewhere.look_for_version(VERSION, frozenset("a"), "default")
-    except RunsElsewhere:
+    except NotRunnableHere:
         return True
     return False
 
 
 async def test_that_somebody_has_it_is_remembered_and_that_nobody_has_is_asked_again(
-    roll: Roll, elsewhere: Elsewhere
+    roll: Roll, elsewhere: Capabilities
 ) -> None:
     assert not await is_elsewhere(elsewhere)
     roll.offers = (version_offer("d"),)
@@ -143,9 +148,9 @@ async def test_that_somebody_has_it_is_remembered_and_that_nobody_has_is_asked_a
     assert roll.asked == 2
 
 
-async def test_store_that_cannot_be_asked_fails_nothing(roll: Roll, elsewhere: Elsewhere) -> None:
+async def test_store_that_cannot_be_asked_fails_nothing(roll: Roll, elsewhere: Capabilities) -> None:
     roll.away = True
-    with pytest.raises(RunsElsewhere, match="it cannot be asked whether another worker has version:d"):
+    with pytest.raises(NotRunnableHere, match="it cannot be asked whether another worker has version:d"):
         await elsewhere.look_for_version(VERSION, frozenset("a"), "default")
 
 

@@ -9,17 +9,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from dalsegno.engine.budget import Meters
-from dalsegno.engine.library_node import run_library_node
-from dalsegno.engine.scripting.task_context import TaskRunContext
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.engine.tasks import Tasks, make_task
+from dalsegno.engine.steps.budget import Meters
+from dalsegno.engine.steps.contexts import TaskRunContext
+from dalsegno.engine.steps.library_nodes import run_library_node
+from dalsegno.engine.steps.tasks import Tasks, make_task
 from dalsegno.errors import NotFound
 from dalsegno.lang import ExpressionFailed
-from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.token import Lease
-from dalsegno.nodes.egress import ALLOW_EVERYTHING
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.egress import ALLOW_EVERYTHING
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import REGISTRY
 

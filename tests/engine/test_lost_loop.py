@@ -40,7 +40,7 @@ def test_calls_that_wait_for_a_lost_engine_fail_and_so_do_later_ones(
         with pytest.raises(InternalError, match="has stopped"):
             app.start(name)
     told = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-    assert [record.name for record in told] == ["dalsegno.hosting"]
+    assert [record.name for record in told] == ["dalsegno.event_loop_host"]
 
 
 async def test_calls_from_another_loop_fail_too() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.engine.offload import Lane, Offload, OffloadLimits, Requester, requester
+from dalsegno.engine.subprocesses.job_pool import Lane, Offload, OffloadLimits, Requester, requester
 from dalsegno.job_process import NICENESS, value_of
+
+pytestmark = pytest.mark.own_interpreter
 
 
 def test_a_waiter_that_is_cancelled_as_a_job_ends_loses_no_place() -> None:

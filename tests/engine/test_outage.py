@@ -10,16 +10,16 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine import committer, engine, outbox, timers
-from dalsegno.engine.committer import Committer
-from dalsegno.engine.outage import CALM, REMIND_AFTER, SHORT, Outage, Pause
-from dalsegno.engine.timers import Timers
+from dalsegno.engine import committer, engine
+from dalsegno.engine.committer import CALM, REMIND_AFTER, SHORT, Committer, Outage, Pause
+from dalsegno.engine.upkeep import outbox, timers
+from dalsegno.engine.upkeep.timers import Timers
 from dalsegno.errors import StoreFull, Unavailable
 from dalsegno.model.token import NewToken
 from dalsegno.model.transition import Applied, Outcome, Transition
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import start
+from dalsegno.testing.contract.builders import start
 from tests.waiting import until
 
 AWAY = Unavailable("nobody answers")

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.outage import Outage
+from dalsegno.engine.committer import Outage
 from dalsegno.errors import Unavailable
 
 AWAY = Unavailable("nobody answers")

@@ -23,7 +23,7 @@ CAUGHT = {
     "TemplateErrors": "part of InvalidDefinition",
 }
 """Never leave the engine."""
-PUBLIC_MODULES = ("app", "handle", "starter", "schedules", "hosting", "client/client", "lang/python/verbs")
+PUBLIC_MODULES = ("app", "handle", "schedules", "event_loop_host", "client/client", "lang/python/api")
 """Whose functions users call."""
 
 

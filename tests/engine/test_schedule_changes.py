@@ -112,7 +112,7 @@ async def test_schedule_whose_zone_is_gone_fails_and_is_listed_with_the_reason(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await desk.add(timezone="Europe/Berlin")
-    monkeypatch.setattr("dalsegno.core.cron._find_zone", lambda name: None)
+    monkeypatch.setattr("dalsegno.core.schedules.cron._find_zone", lambda name: None)
     await desk.pass_time(HOUR)
     (view,) = await desk.book.list()
     assert view.state == "FAILED"

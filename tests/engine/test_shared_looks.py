@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from dalsegno.engine.shared_looks import SharedLooks
+from dalsegno.engine.definitions import SharedReads
 
 
 class Shop:
     """Something to look at, which answers when it is told to."""
 
     def __init__(self) -> None:
-        self.looks: SharedLooks[str] = SharedLooks()
+        self.looks: SharedReads[str] = SharedReads()
         self.calls: list[asyncio.Future[str]] = []
         self.kept: list[str] = []
 

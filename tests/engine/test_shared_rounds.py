@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from dalsegno.engine.reconciler import Reconciler
+from dalsegno.engine.upkeep.reconciler import Reconciler
 from dalsegno.wiring import open_stack
 
 INTERVAL = 0.6

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine.timers import LONGEST_BREATH, Timers
+from dalsegno.engine.upkeep.timers import LONGEST_RETRY, Timers
 from dalsegno.ports.ledger import Woken
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from dalsegno.wiring import SystemClock
 
 APART = 0.6
@@ -111,7 +111,7 @@ async def test_what_another_process_holds_is_tried_less_and_less_often_until_it_
     timers = Timers(ledger, MemoryBroker(ledger))
     running = asyncio.create_task(timers.run())
     looks = [await ledger.next_look() for _ in range(10)]
-    assert looks[9] - looks[8] >= LONGEST_BREATH
+    assert looks[9] - looks[8] >= LONGEST_RETRY
 
     ledger.held = False
     await ledger.next_look()

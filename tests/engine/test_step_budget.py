@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec import Raw
 
-from dalsegno.engine.budget import (
+from dalsegno.core.graph.context import Context, value
+from dalsegno.core.graph.token_body import Body
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps.budget import (
     LIGHT_BYTES,
     Meters,
     StepMeter,
@@ -15,11 +19,11 @@ from dalsegno.engine.budget import (
     light_limits,
     refuse_if_light,
 )
-from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps.values import Loader
 from dalsegno.graph.templates import compile_template
 from dalsegno.lang import ExpressionFailed, FlowProgram, Limits, Machine, RootNames, compile_expression
 from dalsegno.lang import compile as compile_script
-from dalsegno.lang.limits import Heavy
+from dalsegno.lang.runtime.limits import Heavy
 from tests.loop_gaps import LoopGaps
 
 NAMES = RootNames.of().with_variables("item")
@@ -124,3 +128,14 @@ def test_large_values_are_not_read_in_a_light_step() -> None:
 
 def test_large_values_are_read_elsewhere() -> None:
     refuse_if_light(LIGHT_BYTES + 1)
+
+
+async def test_one_large_value_is_as_heavy_as_several(light: None) -> None:
+    """What a node with effects has just returned stands in the context it hands on, whatever its size."""
+    large = Raw(b"[" + b"[]," * (LIGHT_BYTES // 3) + b"[]]")
+    loader = Loader(None, None)  # type: ignore[arg-type] - nothing is read
+    body = Body(Context({"$json": value(large), "$small": value(Raw(b"1"))}))
+    lookup = await loader.lookup("0" * 32, body, ["$small"], lambda execution: {})
+    assert lookup("$small") == 1
+    with pytest.raises(Heavy):
+        await loader.lookup("0" * 32, body, ["$json"], lambda execution: {})

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from dalsegno.engine.tasks import REPLACED, Tasks
+from dalsegno.engine.steps.tasks import REPLACED, Tasks
 from tests.nodes.fakes import FakeContext
 
 THREADS = 2

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 import pytest
 
 from dalsegno import App
-from dalsegno.cli.result import Command
-from dalsegno.cli.waits import explain
+from dalsegno.cli.next_command import Command
+from dalsegno.cli.views.why import as_object
 from dalsegno.core.diagnosis import Wait
-from dalsegno.engine import letting_go
+from dalsegno.engine.worker import release
 from dalsegno.errors import BadConfiguration
 from dalsegno.handle import Handle
 from tests.scenarios.documents import echo, graph
@@ -25,8 +25,8 @@ def breaking(
     url: str, task: Callable[[int], Awaitable[int]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[App, Callable[[], None]]]:
     """An application whose steps break until they are mended, by calling what comes with it."""
-    monkeypatch.setattr(letting_go, "BROKEN_PAUSE", 0.05)
-    monkeypatch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(release, "BROKEN_PAUSE", 0.05)
+    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
     app = App(url)
     app.task(name="echo")(task)
     with app.running():
@@ -69,8 +69,9 @@ def test_why_tells_what_a_step_breaks_on_until_it_is_mended(
         assert (found.node, found.sentence) == ("a", "'a' cannot go on: the key of the vault is missing here")
 
         def told() -> bool:
-            reasons = handle._call(explain(app.engine.client, handle.id, Command(url))).reasons
-            return found in [reason.wait for reason in reasons]
+            explanation = handle._call(app.engine.client.explain(handle.id))
+            waits = as_object(explanation, Command(url))["waits"]
+            return (found.node, found.sentence) in [(wait["node"], wait["sentence"]) for wait in waits]
 
         until(told, "what the command line says")
         mend()

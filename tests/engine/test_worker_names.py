@@ -12,11 +12,12 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
-from dalsegno.engine import heartbeat, retired_names
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.heartbeat import Heartbeat, Names
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.worker import Worker
+from dalsegno.engine.worker import heartbeat
+from dalsegno.engine.worker import heartbeat as retired_names
+from dalsegno.engine.worker.heartbeat import Heartbeat, Names
+from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import Unavailable
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition

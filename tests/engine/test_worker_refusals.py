@@ -6,20 +6,12 @@ import time
 
 import pytest
 
-from dalsegno import TaskContext
-from dalsegno.engine import letting_go
-from dalsegno.engine.troubles import Trouble
+from dalsegno import NodeContext
+from dalsegno.engine.operations.troubles import StuckReason
+from dalsegno.engine.worker import release
 from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Transition
-from tests.engine.broken_steps import (
-    COMES_BACK,
-    ELSEWHERE,
-    NOT_HERE,
-    break_steps,
-    flaky,
-    leased,
-    noting_pauses,
-)
+from tests.engine.broken_steps import ELSEWHERE, NOT_HERE, break_steps, flaky, leased, noting_pauses
 from tests.engine.gates import gated, let_pass, refusing
 from tests.scenarios.documents import echo, graph, task
 from tests.waiting import until
@@ -52,7 +44,7 @@ def test_step_that_is_let_go_uses_up_no_attempt(
     with gated(let_pass, monkeypatch) as (app, _):
         attempts = flaky(app, failures=2)
         app.deploy(graph("a", {"a": task("flaky")}))
-        break_steps(app, 3, error, monkeypatch)
+        break_steps(app, 3, NOT_HERE, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == "done"
     assert attempts == [1, 2, 3]
@@ -64,7 +56,7 @@ def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.
         attempts: list[int] = []
 
         @app.task(name="noting")
-        async def noting(ctx: TaskContext) -> int:
+        async def noting(ctx: NodeContext) -> int:
             attempts.append(ctx.attempt)
             return 1
 
@@ -77,18 +69,15 @@ def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.
     assert set(attempts) == {1}
 
 
-@pytest.mark.parametrize("error", [NOT_HERE, COMES_BACK], ids=["not here", "comes back"])
-def test_pause_grows_with_every_put_off_and_the_third_one_is_told(
-    error: BaseException, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        told: list[Trouble] = []
+        told: list[StuckReason] = []
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
         pauses: list[float] = []
-        monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
+        monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
-        break_steps(app, 3, error, monkeypatch)
+        break_steps(app, 3, NOT_HERE, monkeypatch)
 
         assert app.start("scenario").result(timeout=30) == 1
     assert [trouble.tries for trouble in told] == [1, 2, 3]
@@ -97,8 +86,8 @@ def test_pause_grows_with_every_put_off_and_the_third_one_is_told(
 
 
 def test_put_offs_are_counted_by_token_and_attempt_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letting_go, "REMEMBERED", 2)
-    counted = letting_go.PutOffs()
+    monkeypatch.setattr(release, "REMEMBERED", 2)
+    counted = release.BackoffCounter()
 
     assert [counted.count(leased("a")) for _ in range(2)] == [1, 2]
     assert counted.count(leased("a", attempt=2)) == 1
@@ -140,17 +129,17 @@ def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, said: str
 ) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        told: list[Trouble] = []
+        told: list[StuckReason] = []
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
         pauses: list[float] = []
-        monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
+        monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 4, error, monkeypatch)
         handle = app.start("scenario")
 
         assert handle.result(timeout=30) == 1
-        assert not app.engine.worker.letting_go._breaks._times, "a step that was stored is the end of it"
+        assert not app.engine.worker.letting_go._breaks.known, "a step that was stored is the end of it"
     assert [trouble.tries for trouble in told] == [1, 2, 3, 4]
     assert {trouble.reason for trouble in told} == {f"its step breaks: {error}"}
     assert pauses == pytest.approx([0.1, 0.2, 0.4], abs=0.02), "the first time it is only handed back"
@@ -165,18 +154,18 @@ def test_step_that_breaks_and_cannot_be_put_off_is_handed_back_each_time(
         raise RuntimeError("this as well")
 
     with gated(let_pass, monkeypatch) as (app, _):
-        monkeypatch.setattr(letting_go, "put_off", break_too)
+        monkeypatch.setattr(release, "put_off", break_too)
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 3, RuntimeError("a bug"), monkeypatch)
         began = time.monotonic()
 
         assert app.start("scenario").result(timeout=30) == 1
-    assert time.monotonic() - began > 3 * letting_go.BROKEN_PAUSE, "and never at once"
+    assert time.monotonic() - began > 3 * release.BROKEN_PAUSE, "and never at once"
 
 
 def test_pause_after_a_break_grows_to_a_minute() -> None:
     pauses = [
-        letting_go.grown(letting_go.BROKEN_PAUSE, times, letting_go.LONGEST_BROKEN_PAUSE)
+        release.grown(release.BROKEN_PAUSE, times, release.LONGEST_BROKEN_PAUSE)
         for times in (1, 2, 3, 7, 1000)
     ]
 

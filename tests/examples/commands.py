@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
+TYPE_CACHE = ROOT / ".mypy_cache" / "users"
+"""Of the type checker with the options of users, kept between runs."""
 NEEDS_NETWORK = {"fetch.yaml"}
 DEMO = {"demo.py", "demo.yaml", "demo_tasks.py", "resizer.py"}
 """What has tests of its own: `make demo`, and the remote worker."""
@@ -32,7 +34,14 @@ class Example:
 
 def examples() -> list[Example]:
     files = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".py", ".flow", ".yaml")]
-    return [Example(path, _commands(path)) for path in files if path.name not in DEMO]
+    return [
+        Example(path, _commands(path)) for path in files if path.name not in DEMO and not _has_readme(path)
+    ]
+
+
+def _has_readme(path: Path) -> bool:
+    """Part of a program of several files, whose README says how it is run."""
+    return path.parent != EXAMPLES and (path.parent / "README.md").exists()
 
 
 def example(name: str) -> Example:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.examples.commands import DEMO, EXAMPLES
+from tests.examples.commands import DEMO, EXAMPLES, TYPE_CACHE
 
 
 def test_python_examples_pass_the_strict_type_checker(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_python_examples_pass_the_strict_type_checker(tmp_path: Path) -> None:
             "--config-file",
             os.devnull,
             "--cache-dir",
-            str(tmp_path),
+            str(TYPE_CACHE),
             *files,
         ],
         cwd=tmp_path,

@@ -44,6 +44,30 @@ WARNINGS = {
         "'c' can run more than once",
     ),
     "misspelt field": (node(retrys={}), "/nodes/0/retrys", "unknown-field", "did you mean 'retry'?"),
+    "grace in settings": (
+        {**document("a"), "settings": {"cancel_grace": "5s"}},
+        "/settings/cancel_grace",
+        "no-effect",
+        "without a clean-up",
+    ),
+    "grace at the top": (
+        {**document("a"), "cancel_grace": "5s"},
+        "/cancel_grace",
+        "no-effect",
+        "without a clean-up",
+    ),
+    "unknown setting": (
+        {**document("a"), "settings": {"a/b": 1}},
+        "/settings/a~1b",
+        "unknown-field",
+        "no setting 'a/b'",
+    ),
+    "setting of the document": (
+        {**document("a"), "settings": {"timeout": "5s"}},
+        "/settings/timeout",
+        "unknown-field",
+        "at the top",
+    ),
     "error edge under halt": (
         document("a > b, a !> c", a={"error": {"type": "halt"}}),
         "/edges/1",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.graph.duration import BadDuration, parse_duration
+from dalsegno.lang.durations import BadDuration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import jsonschema
@@ -14,7 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.graph.input_schema import check_input, found_within, schema_problems
+from dalsegno.errors import Finding
+from dalsegno.graph.build import load_graph
+from dalsegno.graph.documents.document import LIGHT_SCHEMA_STEPS
+from dalsegno.graph.json_schema.input_schema import check_input, found_within, schema_problems
+from dalsegno.lang import Limits
+from dalsegno.lang.runtime.limits import Heavy, Meter
+from dalsegno.lang.values import regex
+from tests.nodes.fakes import REGISTRY
 
 
 def reaching(target: str) -> dict[str, Any]:
@@ -218,3 +226,60 @@ def test_additional_items_follow_listed_ones() -> None:
     listed = {**older, "items": [{"type": "string"}], "additionalItems": {"type": "integer"}}
     assert [finding.pointer for finding in check_input(listed, ["a", 1, "b"])] == ["/2"]
     assert check_input({**older, "items": True, "additionalItems": False}, [1]) == []
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+MANY_STATES = {"allOf": [{"pattern": f"a[ab]{{{999 - number}}}c"} for number in range(6)]}
+"""Each search takes a second for 60 KB: as long as its machine is large."""
+TEXT = "".join(Random(1).choices("ab", k=60_000))
+LARGE = {"allOf": [{"pattern": r"(\pL|\pN|\pS)*" * 60 + str(number)} for number in range(8)]}
+UNICODE = {"patternProperties": {rf"[\pL\pN]{{{100 - number}}}": {} for number in range(40)}}
+
+
+def light(schema: dict[str, Any], value: Any) -> tuple[list[Finding] | None, float]:
+    """The outcome of a check within the event loop, and the processor time that it took."""
+    began = time.thread_time()
+    found = found_within(schema, value, LIGHT_SCHEMA_STEPS, is_light=True)
+    return found, time.thread_time() - began
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [(MANY_STATES, TEXT), (LARGE, "x"), (UNICODE, {"x": 1})],
+    ids=["long", "large", "many"],
+)
+def test_a_light_check_gives_up_before_a_costly_pattern(schema: dict[str, Any], value: Any) -> None:
+    found, seconds = light(schema, value)
+    assert found is None
+    assert seconds < 0.02
+
+
+def test_a_search_costs_as_many_steps_as_its_machine_may_take() -> None:
+    began = time.thread_time()
+    assert found_within(MANY_STATES, TEXT, 200_000) is None
+    assert time.thread_time() - began < 0.2
+
+
+def test_a_light_check_of_usual_patterns_needs_no_other_process() -> None:
+    schema = {"patternProperties": {"^[a-z0-9_]{3,20}$": {"pattern": r"^[\w.+-]+@[\w-]+\.[\w.-]+$"}}}
+    found, _ = light(schema, {"mail_1": "ann@example.com", "mail_2": "ann"})
+    assert found is not None
+    assert [each.pointer for each in found] == ["/mail_2"]
+
+
+def test_a_pattern_that_needs_too_much_memory_is_refused_where_it_is_deployed() -> None:
+    assert [place for place, _ in schema_problems({"pattern": r"\pL{1000}"})] == ["/pattern"]
+    found = check_input({"pattern": r"\pL{1000}"}, "x")  # stored before that was so
+    assert "pattern too large" in found[0].message
+
+
+def test_stored_forms_are_not_compiled_where_they_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    form = {"properties": {"a": {"pattern": r"[\pL\pN]{90}"}}}
+    nodes = [{"id": "ask", "type": "approval", "parameters": {"form": form}}]
+    source = load_graph({"name": "w", "nodes": nodes}, REGISTRY).definition_source
+    regex._known.clear()
+    monkeypatch.setattr(regex.re2, "compile", None)
+    assert load_graph(source, REGISTRY, stored=True).plan.name == "w"
+    with pytest.raises(Heavy):
+        load_graph(source, REGISTRY, meter=Meter(Limits(instructions=10_000, is_light=True)))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dalsegno.errors import InvalidDefinition
-from dalsegno.graph.document import DocumentLimits, read_document
+from dalsegno.graph.documents.document import DocumentLimits, read_document
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"

@@ -6,25 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from dalsegno.lang.script.parsing import parse_program
-from dalsegno.lang.statements import (
-    Assignment,
-    Block,
-    Break,
-    Continue,
-    Declaration,
-    ExpressionStatement,
-    For,
-    ForEach,
-    Function,
-    If,
-    Return,
-    Statement,
-    Throw,
-    Try,
-    While,
-)
-from dalsegno.lang.syntax import (
+from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
     Await,
     Binary,
@@ -46,6 +28,24 @@ from dalsegno.lang.syntax import (
     Target,
     TextTemplate,
     Unary,
+)
+from dalsegno.lang.flow.syntax.parser import parse_program
+from dalsegno.lang.flow.syntax.statements import (
+    Assignment,
+    Block,
+    Break,
+    Continue,
+    Declaration,
+    ExpressionStatement,
+    For,
+    ForEach,
+    Function,
+    If,
+    Return,
+    Statement,
+    Throw,
+    Try,
+    While,
 )
 
 

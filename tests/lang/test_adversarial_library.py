@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import Limits, Machine, compile
-from dalsegno.lang.instructions import UNARY_NAMES
-from dalsegno.lang.opcodes import Op
-from dalsegno.lang.operators import LOOSE, STRICT
+from dalsegno.lang.runtime.instructions import UNARY_NAMES
+from dalsegno.lang.runtime.opcodes import Op
+from dalsegno.lang.runtime.operators import LOOSE, STRICT
 from dalsegno.lang.stdlib import FUNCTIONS, MUTATORS, arrays
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS
 from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION
@@ -64,7 +64,8 @@ STRINGS: Table = {
         "'a'.replaceMatches('a', '\\\\\\\\'.repeat(t.length / 4))",
         f"t.replaceMatches({GROUPS}, '\\\\1\\\\2\\\\3')",
     ),
-    "matches": (f"t.matches({MANY_STATES})", f"t.matches({STATES_OF_ONE})", "w.matches('\\\\pN')", "t.matches('c')"),
+    "matches": (f"t.matches({MANY_STATES})", f"t.matches({STATES_OF_ONE})", "w.matches('\\\\pN')", "t.matches('c')",
+                "'x'.matches('[\\\\pL\\\\pN]{100}')", "'x'.matches('\\\\pL{' + (i + 1) + '}')"),
     "match": (f"t.match({GROUPS})", f"t.match({STATES_OF_ONE})", "t.match('(a)?'.repeat(240))"),
     "substring": ("t.substring(1)", "w.substring(1)", "t.substring(t.length, 0)"),
     "slice": ("t.slice(1)", "w.slice(1)", "t.slice(-t.length + 1)"),
@@ -149,6 +150,7 @@ LIBRARY: Table = {
     ),
     "Array.isArray": ("Array.isArray(l)",),
     "Date.now": ("Date.now()",),
+    "now": ("now()",),
     "Date.format": (
         "Date.format(null, '%A'.repeat(100))", "Date.format(i, null, 'Asia/Tokyo')",
         "(() => { try { return Date.format(0, null, 'X' + i) } catch (e) { return e.message } })()",

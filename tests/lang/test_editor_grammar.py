@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from dalsegno.lang.flow.syntax.keywords import KEYWORDS
 from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION_NAMESPACES, RUN_VALUES
 from dalsegno.lang.stdlib.registry import NAMESPACES
-from dalsegno.lang.words import KEYWORDS
 
 EDITORS = Path(__file__).parents[2] / "editors"
 EXTERNAL = {"source.yaml"}

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalsegno.lang import (
-    Err,
-    ErrorValue,
-    Machine,
-    Ok,
-    WaitingSignal,
-    compile,
-)
+from dalsegno.lang import Err, ErrorValue, Machine, Ok, WaitingSignal, compile
 from tests.lang.driver import START
 
 

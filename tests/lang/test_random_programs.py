@@ -7,7 +7,7 @@ import os
 import pytest
 
 from dalsegno.lang import compile
-from dalsegno.testing.programs import random_program
+from dalsegno.testing.random_scripts import random_program
 from tests.lang.driver import Failed, Later, play
 
 TASKS = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import ExpressionError, ExpressionFailed, RootNames, compile_expression
-from dalsegno.lang.compiler import Compiler
-from dalsegno.lang.expression import MachineExpression, PathExpression
-from dalsegno.lang.parser import parse_expression
+from dalsegno.lang.expressions.compiler import Compiler
+from dalsegno.lang.expressions.expression import MachineExpression, PathExpression
+from dalsegno.lang.expressions.syntax.parser import parse_expression
 from tests.lang.evaluation import DATA, NAMES, NOW, run
 
 SPELLINGS = [

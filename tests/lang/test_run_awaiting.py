@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang import (
-    AwaitSignal,
-    Cancel,
-    StartTask,
-    StartTimer,
-    StartWorkflow,
-)
+from dalsegno.lang import AwaitSignal, Cancel, StartTask, StartTimer, StartWorkflow
 from dalsegno.model.ids import child_execution_id
 from tests.lang.driver import START, Failed, Later, Signal, error_of, play, result_of
 

@@ -46,6 +46,8 @@ CALLS: list[tuple[str, Any]] = [
     ("[Object.keys({b: 1, a: 2}), Object.values({b: 1}), Object.entries({b: 1})]", [["b", "a"], [1], [["b", 1]]]),
     ("[Number('5'), Number('1.50'), String(5.0), String(null), Boolean('')]", [5, 1.5, "5", "null", False]),
     ("Date.now()", int(START * 1000)),
+    ("now() == Date.now()", True),
+    ("(() => { const now = 5; return now })()", 5),
     ("Date.format(0, '%Y-%m-%d')", "1970-01-01"),
     ("hash('a').length", 64),
     ("log('x')", None),

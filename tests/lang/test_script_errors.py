@@ -6,7 +6,7 @@ import pytest
 
 from dalsegno.errors import UsageError
 from dalsegno.lang import FlowSyntaxError
-from dalsegno.lang.script.parsing import parse_program
+from dalsegno.lang.flow.syntax.parser import parse_program
 
 # source, a part of the message, line, column
 ERRORS = [

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import Finding, FlowSyntaxError, validate
-from dalsegno.lang.limits import MAX_SOURCE
-from dalsegno.lang.script.findings import ERRORS, WARNINGS
-from dalsegno.lang.script.parsing import parse_program
-from dalsegno.lang.words import CONTEXTUAL_WORDS, FOREIGN_OPERATORS, FOREIGN_WORDS, KEYWORDS
+from dalsegno.lang.flow.syntax.findings import ERRORS, WARNINGS
+from dalsegno.lang.flow.syntax.keywords import CONTEXTUAL_WORDS, FOREIGN_OPERATORS, FOREIGN_WORDS, KEYWORDS
+from dalsegno.lang.flow.syntax.parser import parse_program
+from dalsegno.lang.runtime.limits import MAX_SOURCE
 from tests.effort import examples
 from tests.lang.printing import printed
 from tests.lang.test_script_errors import ERRORS as WRONG

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dalsegno.lang import FlowSyntaxError, compile, validate
-from dalsegno.lang.script.recovery import MOST_PROBLEMS
+from dalsegno.lang.flow.syntax.error_recovery import MOST_PROBLEMS
 
 
 def found(source: str) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang.script.parsing import parse_program
+from dalsegno.lang.flow.syntax.parser import parse_program
 from tests.lang.printing import printed
 
 STATEMENTS = [

@@ -14,7 +14,7 @@ from dalsegno.lang import (
     compile_expression,
     compile_string,
 )
-from dalsegno.lang.limits import Span
+from dalsegno.lang.runtime.limits import Span
 from tests.lang.evaluation import DATA, NAMES, NOW
 
 LIMITS = Limits(instructions=4_000, allocated_bytes=1_000_000)

@@ -10,8 +10,8 @@ import pytest
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang import ExpressionFailed, Limits, Machine, Ok, RootNames, compile, compile_expression
-from dalsegno.lang.limits import Heavy, Meter
-from dalsegno.lang.sizes import Measure
+from dalsegno.lang.runtime.limits import Heavy, Meter
+from dalsegno.lang.values.sizes import Measure
 
 NOW = 1_700_000_000.0
 BIG = "x" * 15_000_000

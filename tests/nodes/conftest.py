@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp.test_utils import TestServer
 
-from dalsegno.nodes.http_client import HttpClients
+from dalsegno.nodes.http.client import HttpClients
 from tests.nodes.http_service import service
 
 

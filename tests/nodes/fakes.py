@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dalsegno.engine.budget import StepMeter, evaluated_each
 from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps.budget import StepMeter, evaluated_each
 from dalsegno.errors import CredentialNotFound
-from dalsegno.graph.parameters import unwrapped
+from dalsegno.graph.checks.parameters import form_problems, unwrapped
 from dalsegno.graph.templates import compile_template
 from dalsegno.lang import Expression, RootNames, compile_condition, compile_expression
 from dalsegno.nodes import builtin_registry
@@ -131,7 +131,7 @@ async def run_node(
 ) -> Any:
     """Check, compile, render, parse and execute, as a document with this one node would."""
     found = REGISTRY.get(node_type)
-    problems = found.spec.check(parameters)
+    problems = [*found.spec.check(parameters), *form_problems(found.spec, parameters)]
     assert not problems, problems
     ctx = context or FakeContext(**given)
     return await found.execute(ctx, ctx.prepare(found, parameters))
@@ -141,4 +141,5 @@ def problems_of(node_type: str, parameters: Mapping[str, Any]) -> dict[str, str]
     """Messages of the document check by path, spelled like a JSON pointer."""
     found = REGISTRY.find(node_type)
     assert found is not None
-    return {"/".join(map(str, problem.path)): problem.message for problem in found.check(parameters)}
+    problems = [*found.check(parameters), *form_problems(found, parameters)]
+    return {"/".join(map(str, problem.path)): problem.message for problem in problems}

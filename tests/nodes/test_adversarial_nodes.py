@@ -6,18 +6,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
 
-from dalsegno.engine.budget import StepMeter
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.engine.tasks import Tasks, make_task
+from dalsegno.engine.steps.budget import StepMeter
+from dalsegno.engine.steps.tasks import Tasks, make_task
 from dalsegno.errors import DalSegnoError
 from dalsegno.graph.templates import compile_template
 from dalsegno.lang import ExpressionFailed, Limits, RootNames
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.loop_gaps import LoopGaps
 from tests.nodes.fakes import REGISTRY, FakeContext
@@ -64,7 +64,11 @@ def tasks() -> Tasks:
 
 ROWS: dict[str, list[Row]] = {
     "aggregator": [Row({"timeout": "1m"}, {"payload": OBJECTS})],
-    "approval": [Row({"message": "$text"}), Row({"approvers": "$numbers"})],
+    "approval": [
+        Row({"message": "$text"}),
+        Row({"approvers": "$numbers"}),
+        Row({"form": {"patternProperties": {rf"\pL{{{900 - number}}}": {} for number in range(60)}}}),
+    ],
     "conditional": [
         Row({"expression": f"{PRODUCT} > 1"}, ends="LimitExceeded"),
         Row({"expression": "$text == $text and $objects == $objects"}),
@@ -186,12 +190,10 @@ def _first_use() -> None:
 
 
 @pytest.fixture(scope="module")
-def _few_objects(_first_use: None) -> Iterator[None]:
-    """The garbage collector ignores what else lives in the tests' process."""
+def _few_objects(_first_use: None) -> None:
+    """The garbage collector ignores what else lives in the tests' process, from now on."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.usefixtures("_few_objects")

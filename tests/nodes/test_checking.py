@@ -47,6 +47,7 @@ from tests.nodes.fakes import REGISTRY, problems_of
         ),
         ("task", {}, "task", "is missing"),
         ("schedule", {"cron": "whenever"}, "cron", "five fields"),
+        ("schedule", {"cron": "0 99 * * *"}, "cron", "bad hour (field 2)"),
         ("schedule", {"cron": "0 9 * * *", "timezone": "Mars/Base"}, "timezone", "no time zone 'Mars/Base'"),
         ("http", {"url": "http://x", "method": "FETCH"}, "method", "'GET'"),
         ("http", {"url": "http://x", "raise_on_status": "4xx,9xx"}, "raise_on_status", "'9xx'"),

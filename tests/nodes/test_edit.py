@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.nodes.paths import PathError, assign_path, parse_path, read_path, spell_path
+from dalsegno.nodes.data.paths import PathError, assign_path, parse_path, read_path, spell_path
 from dalsegno.ports.node import NodeError, Working
 from tests.nodes.fakes import run_node
 

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from dalsegno.errors import BadConfiguration
-from dalsegno.nodes.egress import (
+from dalsegno.nodes.http.egress import (
     ALLOW_EVERYTHING,
     EgressDenied,
     blocking_policy,

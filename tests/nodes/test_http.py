@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestServer
 
-from dalsegno.nodes.http_client import USER_AGENT, HttpClients
-from dalsegno.nodes.http_response import retry_after
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.client import USER_AGENT, HttpClients
+from dalsegno.nodes.http.response import retry_after
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import NOW, FakeContext, run_node
 
@@ -257,7 +258,8 @@ async def test_a_response_that_is_too_large_is_not_read_to_its_end(call: Caller,
 
 
 async def test_a_large_response_within_the_limit_arrives_whole(call: Caller) -> None:
-    assert len((await call("/stream?kilobytes=3000"))["body"]) == 3000 * 1024
+    body = (await call("/stream?kilobytes=3000"))["body"]
+    assert len(msgspec.json.decode(body)) == 3000 * 1024
 
 
 async def test_the_default_limit_is_ten_megabytes(call: Caller) -> None:

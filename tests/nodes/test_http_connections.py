@@ -14,9 +14,9 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.test_utils import TestServer, unused_port
 
-from dalsegno.nodes.egress import EgressPolicy, blocking_policy
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.client import HttpClients
+from dalsegno.nodes.http.egress import EgressPolicy, blocking_policy
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
 from tests.nodes.http_service import service

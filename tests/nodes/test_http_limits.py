@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.nodes.http_service import HttpLimits, HttpService
+from dalsegno.nodes.http.client import HttpClients
+from dalsegno.nodes.http.service import HttpLimits, HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
 from tests.waiting import come_about

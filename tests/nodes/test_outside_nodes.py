@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.core.decisions import check_decision
+from dalsegno.core.graph.external_waits import check_decision
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import part_hash
 from dalsegno.ports.node import AwaitSignal, NodeError, SleepUntil, StartChild, Unacceptable

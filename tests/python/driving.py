@@ -12,7 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dalsegno.lang.effects import (
+from dalsegno.lang.python import (
+    Durable,
+    PythonMachine,
+    PythonProgram,
+    compile_workflow,
+    error_value,
+    to_plain,
+)
+from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
     Effect,
@@ -24,15 +32,7 @@ from dalsegno.lang.effects import (
     StartTimer,
     StartWorkflow,
 )
-from dalsegno.lang.limits import DEFAULT_LIMITS, Limits
-from dalsegno.lang.python import (
-    Durable,
-    PythonMachine,
-    PythonProgram,
-    compile_workflow,
-    error_value,
-    to_plain,
-)
+from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, Limits
 
 Mode = Literal["hot", "stored", "every"]
 MODES: tuple[Mode, ...] = ("hot", "stored", "every")

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.lang.effects import Outcome
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
+from dalsegno.lang.runtime.effects import Outcome
 from tests.python.driving import Driver
 from tests.python.golden_workflows import WORKFLOWS
 

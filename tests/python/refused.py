@@ -1,7 +1,5 @@
 """Functions that cannot be workflows, each with what the refusal must say. Never run."""
 
-# ruff: noqa: B007, B030, F841, PLW0602, PLW0603 - odd on purpose
-
 from __future__ import annotations
 
 import asyncio
@@ -12,6 +10,8 @@ import dalsegno
 from dalsegno import first, gather, signal, sleep, timeout
 from tests.python import strangers
 from tests.python.tasks import double, echo
+
+# ruff: noqa: B007, B030, F841, PLW0602, PLW0603 - odd on purpose
 
 
 async def tool(x):

@@ -1,7 +1,5 @@
 """Workflows for tests of edited snapshots, with imports that they use and others that they never mention."""
 
-# ruff: noqa: F401 - modules that must be there and not be used
-
 from __future__ import annotations
 
 import importlib
@@ -20,6 +18,8 @@ import pydantic
 
 from dalsegno.lang.python import DurableTask
 from tests.python.tasks import echo
+
+# ruff: noqa: F401 - modules that must be there and not be used
 
 
 @dataclass

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from dalsegno.lang.effects import Err, ErrorValue, Ok
 from dalsegno.lang.python import PythonMachine, compile_workflow, error_value
 from dalsegno.lang.python.exceptions import class_names, revive
+from dalsegno.lang.runtime.effects import Err, ErrorValue, Ok
 from tests.python import library, strangers
 from tests.python.driving import MODES, drive
 from tests.python.library import declared, hidden, raising

@@ -1,16 +1,16 @@
 """State and work of one execution are bounded, and nothing catches the bounds."""
 
-# ruff: noqa: F841 - variables and values that only have to be alive
-
 from __future__ import annotations
 
 import pytest
 
 from dalsegno.errors import LimitExceeded
-from dalsegno.lang.limits import Limits
 from dalsegno.lang.python import PythonMachine, compile_workflow
+from dalsegno.lang.runtime.limits import Limits
 from tests.python.driving import drive
 from tests.python.tasks import double, echo
+
+# ruff: noqa: F841 - variables and values that only have to be alive
 
 
 async def large(x):

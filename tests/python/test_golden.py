@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dalsegno.lang.effects import Err, Ok
 from dalsegno.lang.python import PythonMachine, PythonProgram
+from dalsegno.lang.runtime.effects import Err, Ok
 from tests.python.golden_workflows import WORKFLOWS
 from tests.python.golden_writing import FOLDER, Golden
 

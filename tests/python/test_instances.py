@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dalsegno.errors import UsageError
-from dalsegno.lang.effects import Ok
+from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import PythonMachine, compile_workflow, register_type
 from dalsegno.lang.python.snapshot import registry
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.runtime.effects import Ok
 from tests.python import instances
 from tests.python.driving import MODES, drive
 from tests.python.test_snapshot_names import FORBIDDEN, edited, row_of, suspended
@@ -92,7 +92,7 @@ def test_an_instance_that_cannot_be_stored_is_named_with_its_line(workflow, said
         "builtins.type",
         "builtins.list",
         "dalsegno.app.App",
-        "dalsegno.lang.python.machine.PythonMachine",
+        "dalsegno.lang.python.runtime.machine.PythonMachine",
         "tests.python.strangers.Stranger",
         f"{HOME}.echo",
         f"{HOME}.Freeing",

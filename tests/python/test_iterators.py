@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang.python import PythonMachine, compile_workflow, compiling
-from dalsegno.lang.python.itertools_spellings import OURS, ItertoolsSpellings
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.python import PythonMachine, compile_workflow
+from dalsegno.lang.python.compile import compiler
+from dalsegno.lang.python.compile.unsupported import ITERTOOLS_CLASSES, ItertoolsSpellings
 from tests.python.driving import Driver, drive, natively, outcome
 from tests.python.tasks import echo
 from tests.python.test_snapshot_names import edited, row_of, suspended
 
-MODULES = {"python": itertools, "ours": SimpleNamespace(**OURS)}
+MODULES = {"python": itertools, "ours": SimpleNamespace(**ITERTOOLS_CLASSES)}
 
 
 def is_small(number: int) -> bool:
@@ -148,17 +149,17 @@ CASES = [
 
 
 @pytest.mark.parametrize(("function", "argument"), CASES)
-@pytest.mark.parametrize("hidden", [frozenset(), frozenset(OURS)], ids=["visible", "hidden"])
+@pytest.mark.parametrize("hidden", [frozenset(), frozenset(ITERTOOLS_CLASSES)], ids=["visible", "hidden"])
 def test_loops_over_iterators_do_what_cpython_does(function, argument, hidden, monkeypatch):
     """Where Python hides the places of its iterators, names of itertools mean ours."""
     expected = natively(function, argument)
-    monkeypatch.setattr(compiling, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, hidden))
+    monkeypatch.setattr(compiler, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, hidden))
     assert outcome(drive(function, argument)) == expected
 
 
 def test_an_iterator_that_python_hides_is_replaced_by_name(monkeypatch):
     monkeypatch.setattr(
-        compiling, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, frozenset(OURS))
+        compiler, "ItertoolsSpellings", lambda known: ItertoolsSpellings(known, frozenset(ITERTOOLS_CLASSES))
     )
     program = compile_workflow(local_names)
     assert {"@itertools.chain", "@itertools.count", "@itertools.product"} <= program.outside

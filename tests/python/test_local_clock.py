@@ -64,6 +64,42 @@ async def nested(end: float) -> None:
     await remind()
 
 
+def is_over(end: float) -> bool:
+    return time.time() >= end
+
+
+def is_far_over(end: float) -> bool:
+    return is_over(end - 60) or is_far_over(end + 1)
+
+
+def local_now() -> datetime:
+    at = datetime.now(UTC)
+    return at.replace(microsecond=0)
+
+
+async def by_a_function(end: float) -> None:
+    while not is_over(end):
+        await sleep(1)
+
+
+async def by_a_function_of_a_function(end: float) -> bool:
+    await sleep(1)
+    return is_far_over(end)
+
+
+async def by_a_nested_function(end: float) -> None:
+    async def remind() -> bool:
+        await mail("remind")
+        return is_over(end)
+
+    await remind()
+
+
+async def by_a_function_that_returns_it(end: datetime) -> bool:
+    await sleep(1)
+    return local_now() > end
+
+
 WARNED: list[tuple[Callable[..., Any], str]] = [
     (deadline_in_a_loop, "datetime.now()"),
     (loop_head, "time.time()"),
@@ -71,7 +107,38 @@ WARNED: list[tuple[Callable[..., Any], str]] = [
     (in_a_variable, "dt.datetime.now()"),
     (imported_inside, "seconds()"),
     (nested, "time.time()"),
+    (by_a_function, "time.time()"),
+    (by_a_function_of_a_function, "time.time()"),
+    (by_a_nested_function, "time.time()"),
+    (by_a_function_that_returns_it, "local_now()"),
 ]
+
+
+def measured(limit: float) -> str:
+    began = time.monotonic()
+    found = ",".join(map(str, range(10)))
+    return found if time.monotonic() - began < limit else "slow"
+
+
+def stamped(text: str) -> str:
+    return f"{datetime.now(UTC):%H:%M} {text}"
+
+
+async def a_function_before_any_await(end: float) -> str:
+    if is_over(end):
+        return "too late"
+    await mail("in time")
+    return "sent"
+
+
+async def a_function_that_measures_itself() -> str:
+    await mail("slow")
+    return measured(5)
+
+
+async def a_function_that_writes_it_down() -> bool:
+    await mail("slow")
+    return stamped("done") > "12:00"
 
 
 async def only_logged() -> dict[str, Any]:
@@ -116,7 +183,17 @@ async def another_now(end: float) -> bool:
     return datetime.now() > end
 
 
-SILENT = [only_logged, compared_before_any_await, moment_of_before, part_of_a_date, own_clock, another_now]
+SILENT = [
+    only_logged,
+    compared_before_any_await,
+    moment_of_before,
+    part_of_a_date,
+    own_clock,
+    another_now,
+    a_function_before_any_await,
+    a_function_that_measures_itself,
+    a_function_that_writes_it_down,
+]
 
 
 @pytest.mark.parametrize(("workflow", "clock"), WARNED, ids=lambda value: getattr(value, "__name__", ""))

@@ -1,7 +1,5 @@
 """What cannot be stored fails at the await, with an error that names variable, type, line and the way out."""
 
-# ruff: noqa: PLW0108, PLW2101 - variables and values that only have to be alive
-
 from __future__ import annotations
 
 import contextlib
@@ -17,6 +15,8 @@ import pytest
 from dalsegno.lang.python import PythonMachine, compile_workflow
 from tests.python.driving import drive
 from tests.python.tasks import echo
+
+# ruff: noqa: PLW0108, PLW2101 - variables and values that only have to be alive
 
 
 class Client:

@@ -1,7 +1,5 @@
 """Programs as bytes: stored once, loaded beside the running code, old code going on with its own source."""
 
-# ruff: noqa: F841 - variables to be looked at
-
 from __future__ import annotations
 
 import importlib
@@ -10,12 +8,14 @@ import sys
 
 import pytest
 
-from dalsegno.lang.effects import Ok
+from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.runtime.effects import Ok
 from tests.python import cleaning_up, failures, functions, loops, statements
 from tests.python.driving import Driver, outcome
 from tests.python.tasks import double, echo
+
+# ruff: noqa: F841 - variables to be looked at
 
 
 async def simple(x):
@@ -38,7 +38,7 @@ def test_a_program_knows_its_name_kind_and_description():
 
 
 def test_a_stored_program_runs_as_the_compiled_one_did():
-    program = PythonProgram.load(compile_workflow(simple).dump(), lambda module, name: simple)
+    program = PythonProgram.load(compile_workflow(simple).dump(), lambda *_: simple)
     assert Driver(program).run(3).result == 18
     assert program.hash == compile_workflow(simple).hash
 
@@ -51,7 +51,7 @@ STORED = (statements, loops, functions, failures, cleaning_up)
 )
 def test_every_program_survives_storing(function):
     program = compile_workflow(function)
-    loaded = PythonProgram.load(program.dump(), lambda module, name: function)
+    loaded = PythonProgram.load(program.dump(), lambda *_: function)
     assert loaded.stored == program.stored
     expected = outcome(Driver(program, "hot").run(3))
     assert outcome(Driver(loaded, "stored", lossy=True).run(3)) == expected
@@ -168,12 +168,12 @@ def test_names_around_a_workflow_that_the_running_code_lacks_are_known():
         return flow
 
     stored = compile_workflow(around(True)).dump()
-    assert PythonProgram.load(stored, lambda module, name: around(True)).lacking() == frozenset()
-    assert PythonProgram.load(stored, lambda module, name: around(False)).lacking() == {"factor"}
+    assert PythonProgram.load(stored, lambda *_: around(True)).lacking() == frozenset()
+    assert PythonProgram.load(stored, lambda *_: around(False)).lacking() == {"factor"}
 
 
 def lacking(stored, running):
-    return PythonProgram.load(stored, lambda _, name: getattr(running, name, None)).lacking()
+    return PythonProgram.load(stored, lambda _, qualname, name: getattr(running, qualname, None)).lacking()
 
 
 def test_an_execution_goes_on_with_the_code_it_started_with(module):
@@ -183,7 +183,7 @@ def test_an_execution_goes_on_with_the_code_it_started_with(module):
     data = machine.dumps()
     changed = FIRST.replace('["old", a, b]', '"entirely different"').replace("x + 1", "x + 100")
     new_module = module(changed)
-    program = PythonProgram.load(stored, lambda _, name: getattr(new_module, name, None))
+    program = PythonProgram.load(stored, lambda _, qualname, name: getattr(new_module, qualname, None))
     machine = PythonMachine.loads(program, data)
     machine.resume({"p0": Ok(6)})
     [effect] = machine.take_effects()[-1:]
@@ -209,7 +209,9 @@ def test_names_that_are_gone_are_an_error_that_says_so(module):
     second = module(FIRST)
     del second.tool
     with pytest.raises(SnapshotError, match=r"uses 'versioned_module\.tool', which its module does not know"):
-        PythonMachine.loads(PythonProgram.load(stored, lambda _, name: getattr(second, name)), data)
+        PythonMachine.loads(
+            PythonProgram.load(stored, lambda _, qualname, name: getattr(second, qualname)), data
+        )
 
 
 def test_a_module_that_is_loaded_again_gives_its_new_classes(module):

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.lang.effects import Ok
-from dalsegno.lang.limits import Limits
+from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import PythonMachine, PythonProgram
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.runtime.effects import Ok
+from dalsegno.lang.runtime.limits import Limits
 from tests.effort import examples
 from tests.python.golden_writing import FOLDER, Golden
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.lang.effects import Ok
-from dalsegno.lang.limits import Limits
+from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.runtime.effects import Ok
+from dalsegno.lang.runtime.limits import Limits
 from tests.python import snapshot_workflows
 from tests.python.driving import drive
 

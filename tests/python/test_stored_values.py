@@ -1,7 +1,5 @@
 """What may live across an await comes back as it was: equal, of the same type, and shared where it was shared."""
 
-# ruff: noqa: PLR1711, RET501 - values of every kind
-
 from __future__ import annotations
 
 import dataclasses
@@ -15,13 +13,15 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang.effects import Ok
 from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
+from dalsegno.lang.runtime.effects import Ok
 from tests.python import tasks, values
 from tests.python.driving import Driver, drive
 from tests.python.tasks import double, echo
 from tests.python.values import VALUES as OF_OTHERS
 from tests.python.values import Key, Line, Model, Outer, Point, Slim, with_a_lock
+
+# ruff: noqa: PLR1711, RET501 - values of every kind
 
 
 def module_function(x: int) -> int:

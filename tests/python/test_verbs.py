@@ -1,7 +1,5 @@
 """What a workflow says besides calling tasks: timers, signals, children, logs, options."""
 
-# ruff: noqa: PLW0108 - said as a user would
-
 from __future__ import annotations
 
 import asyncio
@@ -9,15 +7,6 @@ import datetime as dt
 
 import pytest
 
-from dalsegno.lang.effects import (
-    AwaitSignal,
-    Err,
-    ErrorValue,
-    Ok,
-    StartTask,
-    StartTimer,
-    StartWorkflow,
-)
 from dalsegno.lang.python import (
     DurableTask,
     DurableWorkflow,
@@ -33,10 +22,22 @@ from dalsegno.lang.python import (
     start,
     timeout,
 )
+from dalsegno.lang.runtime.effects import (
+    AwaitSignal,
+    Err,
+    ErrorValue,
+    Ok,
+    StartTask,
+    StartTimer,
+    StartWorkflow,
+)
 from dalsegno.model.ids import child_execution_id
 from tests.python import spellings
 from tests.python.driving import MODES, Driver, drive, started
 from tests.python.tasks import add, double, echo, fail
+
+# ruff: noqa: PLW0108 - said as a user would
+
 
 # -- timers -----------------------------------------------------------------------------------------------------
 

@@ -6,16 +6,8 @@ import asyncio
 
 import pytest
 
-from dalsegno.lang.effects import (
-    StartTask,
-)
-from dalsegno.lang.python import (
-    compile_workflow,
-    first,
-    gather,
-    race,
-    sleep,
-)
+from dalsegno.lang.python import compile_workflow, first, gather, race, sleep
+from dalsegno.lang.runtime.effects import StartTask
 from tests.python.driving import MODES, Driver, drive
 from tests.python.tasks import Lost, Refused, double, echo, fail, lose, nothing, refuse
 

@@ -1,28 +1,17 @@
 """``async with timeout``: limits around awaits, in each other, across functions."""
 
-# ruff: noqa: RET504 - said as a user would
-
 from __future__ import annotations
 
 import asyncio
 
 import pytest
 
-from dalsegno.lang.effects import (
-    Cancel,
-    ErrorValue,
-    StartTask,
-    StartTimer,
-)
-from dalsegno.lang.python import (
-    compile_workflow,
-    gather,
-    signal,
-    sleep,
-    timeout,
-)
+from dalsegno.lang.python import compile_workflow, gather, signal, sleep, timeout
+from dalsegno.lang.runtime.effects import Cancel, ErrorValue, StartTask, StartTimer
 from tests.python.driving import MODES, Driver, drive, started
 from tests.python.tasks import echo
+
+# ruff: noqa: RET504 - said as a user would
 
 
 async def in_time(x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, assert_type
 
+from dalsegno import App
 from dalsegno.lang.python import (
     DurableTask,
     DurableWorkflow,
@@ -68,3 +69,15 @@ async def wrong(order: str) -> int:
     await charge()  # type: ignore[call-arg]
     await sleep([])  # type: ignore[arg-type]
     return await charge(order)  # type: ignore[return-value]
+
+
+app = App("memory:")
+certificate = app.remote_task("certificate", queue="office", returns=Receipt)
+anything = app.remote_task("anything", queue="office")
+
+
+@app.workflow
+async def certify(order: str) -> int:
+    assert_type(await certificate(order), Receipt)
+    assert_type(await anything(order=order), Any)
+    return (await certificate(order)).number

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.stage import Stage
+from tests.servers.sqlite import empty_sqlite
 
 STACKS = ("memory", "sqlite", "postgres")
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
@@ -22,7 +23,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case "memory":
             return "memory:"
         case "sqlite":
-            return f"sqlite:///{tmp_path}/scenario.db"
+            return empty_sqlite(tmp_path / "scenario.db")
         case _:
             url: str = request.getfixturevalue("empty_postgres")()
             return url

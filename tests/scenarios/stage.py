@@ -19,6 +19,7 @@ from dalsegno.handle import Handle
 from dalsegno.model.event import Event
 from dalsegno.ports.node import NodeError
 from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.stored_histories import stored_problems
 
 PATIENCE = 15.0
 """Seconds of real time after which a scenario counts as hanging."""
@@ -100,7 +101,8 @@ def all_events(handle: Handle) -> list[Event]:
 class Stage:
     def __init__(self, url: str, **settings: Any) -> None:
         self.clock = FakeClock()
-        self.app = App(url, settings=EngineSettings(lease_seconds=LEASE, **settings), clock=self.clock)
+        own = {"lease_seconds": LEASE, "missing_tasks": "fail"}  # nobody else comes
+        self.app = App(url, settings=EngineSettings(**own | settings), clock=self.clock)
         self.doors: dict[str, Door] = {}
         self.seen: list[Any] = []
         self.attempts: dict[str, int] = {}
@@ -118,9 +120,11 @@ class Stage:
         for door in self.doors.values():
             door.open()
         assert self._running is not None
+        inexact = self.app.host.call(stored_problems(self.app.engine.client))
         self._running.__exit__()
         logging.getLogger("dalsegno").removeHandler(self._alarm)
         assert not self._alarm.messages, f"the engine complained: {self._alarm.messages}"
+        assert not inexact, "the histories are not exact:\n" + "\n".join(inexact)
 
     def door(self, name: str) -> Door:
         return self.doors.setdefault(name, Door())

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from dalsegno.engine.dead import DeadLetters
+from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.testing.clock import FakeClock
 from tests.scenarios.conftest import LASTING

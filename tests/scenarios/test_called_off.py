@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dalsegno import App, EngineSettings, TaskContext
-from dalsegno.engine import obsolete_runs
+from dalsegno import App, EngineSettings, NodeContext
+from dalsegno.engine.worker import obsolete_runs
 from dalsegno.model.token import Lease
 from tests.scenarios.conftest import LASTING
-from tests.scenarios.documents import echo, graph, task
+from tests.scenarios.documents import graph, task
 from tests.scenarios.listeners import add_blocking_tasks, calling, deploy_blocking, silent_listener
 from tests.waiting import come_about
 
@@ -89,7 +89,7 @@ async def test_tasks_of_executions_that_another_process_cancels_are_aborted(stor
             raise
 
     @app.task
-    def block(ctx: TaskContext, value: Any) -> None:
+    def block(ctx: NodeContext, value: Any) -> None:
         begun.append("sync")
         while not gate.wait(0.01):
             if ctx.cancelled:
@@ -167,10 +167,15 @@ async def test_a_cancel_in_the_same_process_aborts_at_once(store_url: str) -> No
 
 async def test_nothing_is_asked_while_nothing_runs_long(monkeypatch: Any) -> None:
     app = brief("memory:")
+
+    @app.task
+    async def echo(value: Any) -> Any:
+        return value
+
     async with app.running():
         asked = []
         monkeypatch.setattr(app.engine.stack.ledger, "obsolete", asked.append)
-        await app.client.deploy(graph("a", {"a": echo("a")}))
+        await app.client.deploy(graph("a", {"a": task("echo", "a")}))
         until = time.monotonic() + 1.3
         while time.monotonic() < until:
             await app.client.wait(await app.client.start("scenario"), timeout=30)

@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from tests.scenarios.children import child, deploy, until_children, workflow
-from tests.scenarios.documents import (
-    aggregator,
-    fail,
-    graph,
-    hold,
-    race,
-    split,
-    task,
-)
+from tests.scenarios.documents import aggregator, fail, graph, hold, race, split, task
 from tests.scenarios.stage import Stage
 
 

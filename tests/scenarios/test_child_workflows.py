@@ -6,16 +6,7 @@ from typing import Any
 
 from dalsegno.ports.node import AwaitSignal, StartChild, Unacceptable
 from tests.scenarios.children import child, children_of, deploy, until_children, workflow
-from tests.scenarios.documents import (
-    aggregator,
-    dependencies,
-    echo,
-    error_object,
-    fail,
-    graph,
-    hold,
-    split,
-)
+from tests.scenarios.documents import aggregator, dependencies, echo, error_object, fail, graph, hold, split
 from tests.scenarios.stage import Stage
 
 # -- outputs and errors ---------------------------------------------------------------------------------------
@@ -61,6 +52,8 @@ def test_a_child_that_nobody_waits_for_lives_on(stage: Stage) -> None:
     [one] = until_children(stage, ended.handle)
     assert ended.output == {"id": one.id}
     assert (one.status().state, one.status().relation) == ("RUNNING", "started")
+    [told] = ended.data("ChildStarted", "w")
+    assert (told["execution"], told["detached"]) == (one.id, True)
     stage.door("gate").open()
     assert stage.end_of(one).state == "COMPLETED"
 

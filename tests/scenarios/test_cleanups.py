@@ -3,15 +3,24 @@ to their end, that is a dead letter from which another execution goes on."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
-from dalsegno import App, TaskContext, signal
-from dalsegno.engine.dead import DeadLetter, DeadLetters
+from dalsegno import App, NodeContext, signal
+from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
+from dalsegno.engine.scripts.cleanup import Cleanup
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps import stored_bytes as storage
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.handle import Handle
+from dalsegno.lang import SnapshotError
 from tests.scenarios.stage import Stage
+from tests.waiting import come_about
 
 WAITS_TWICE = """
 try { await Signal.next("never") } finally { await Signal.next("clean"); await Task.run("note", "undone") }
@@ -234,7 +243,7 @@ def test_several_tasks_of_a_clean_up_are_gone_on_with(stage: Stage) -> None:
 
 def test_a_python_workflow_is_gone_on_with(stage: Stage) -> None:
     @stage.app.task
-    async def refund(ctx: TaskContext, receipt: str, large: int) -> str:
+    async def refund(ctx: NodeContext, receipt: str, large: int) -> str:
         key = ctx.idempotency_key
         stage.attempts[key] = stage.attempts.get(key, 0) + 1
         if stage.attempts[key] == 1:
@@ -261,6 +270,36 @@ def test_a_python_workflow_is_gone_on_with(stage: Stage) -> None:
     assert list(stage.attempts.values()) == [2]
 
 
+FILLS_UP = """
+try { await Signal.next("never") } finally {
+    const rows = await Promise.all([1, 2, 3, 4, 5, 6, 7, 8].map(n => Task.run("rows", n)))
+    await Task.run("note", rows.length)
+}
+"""
+
+
+def test_a_clean_up_that_stores_too_much_is_gone_on_with(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(storage, "AT_ONCE", 1)
+    with Stage(store_url, limits=EngineLimits(stored_bytes=20_000)) as stage:
+        size = 4_000
+
+        @stage.app.task
+        async def rows(number: int) -> str:
+            return str(number) * size
+
+        handle = stage.start_script(FILLS_UP)
+        stage.until_event(handle, "Suspended", "signal never")
+        handle.cancel("enough")
+        ended = stage.end_of(handle)
+        assert (ended.state, ended.error["code"]) == ("CANCELLED", "LimitExceeded")
+        assert "and its clean-up failed: the execution" in the_letter(stage, handle).reason
+        size = 2
+        assert stage.end_of(gone_on(stage, handle)).state == "CANCELLED"
+        assert stage.seen == [8]
+
+
 def test_a_clean_up_is_gone_on_with_once(stage: Stage) -> None:
     handle = cleaning_up(stage, with_settings(WAITS_TWICE, cancel_grace="30s"))
     stage.pass_time(31)
@@ -282,6 +321,91 @@ def test_a_letter_about_a_clean_up_can_be_dropped(stage: Stage) -> None:
     assert letters(stage.app) == []
 
 
+def held_before_its_first_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, letter: str
+) -> tuple[Handle, Callable[[], None]]:
+    """An execution that goes on with a clean-up and has a worker, but no machine of its own yet; and what lets go."""
+    entered, goes_on = threading.Event(), threading.Event()
+    job = Cleanup.job
+
+    async def slowly(cleanup: Cleanup, now: float) -> Any:
+        entered.set()
+        await asyncio.to_thread(goes_on.wait, 10)
+        return await job(cleanup, now)
+
+    monkeypatch.setattr(Cleanup, "job", slowly)
+    execution = stage.app.host.call(DeadLetters(stage.app.engine).retry(letter))
+    assert entered.wait(10)
+
+    def let_go() -> None:
+        monkeypatch.setattr(Cleanup, "job", job)
+        goes_on.set()
+
+    return stage.app.handle(execution), let_go
+
+
+REFUNDS = """
+const receipt = inputs.order
+try { await Signal.next("never") } finally {
+  await Task.run("note", "first")
+  await Task.run("flaky", {failures: 1})
+  await Task.run("note", receipt)
+}
+"""
+
+
+def test_a_clean_up_that_is_terminated_before_it_has_begun_is_not_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice: it goes on with the state of the first execution each time."""
+    handle = stage.start_script(REFUNDS, {"order": "r-1"})
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.end_of(handle)
+    last = handle
+    for _ in range(2):
+        last, let_go = held_before_its_first_turn(stage, monkeypatch, the_letter(stage, last).id)
+        last.terminate("no worker has it")
+        let_go()
+        assert stage.end_of(last).error["code"] == "TERMINATED"
+        assert "no worker has it" in the_letter(stage, last).reason
+    again = gone_on(stage, last)
+    assert again.status().parent == handle.id
+    assert stage.end_of(again).state == "CANCELLED"
+    assert (stage.seen, list(stage.attempts.values())) == (["first", "r-1"], [2])
+    assert letters(stage.app) == []
+
+
+def test_a_clean_up_whose_first_turn_fails_is_not_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = stage.start_script(REFUNDS, {"order": "r-1"})
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.end_of(handle)
+
+    async def lost(*_: Any) -> None:
+        raise SnapshotError("its key is gone")
+
+    stage._alarm.setLevel(100)  # it does complain, as it should
+    with monkeypatch.context() as patch:
+        patch.setattr(Cleanup, "loader", lost)
+        failed = gone_on(stage, handle)
+        assert stage.end_of(failed).error["code"] == "SNAPSHOT_DAMAGED"
+    assert "its clean-up failed: its key is gone" in the_letter(stage, failed).reason
+    assert stage.end_of(gone_on(stage, failed)).state == "CANCELLED"
+    assert stage.seen == ["first", "r-1"]
+
+
+def test_a_letter_that_was_taken_up_is_not_taken_up_again(stage: Stage) -> None:
+    handle = cleaning_up(stage, WAITS_TWICE)
+    handle.terminate()
+    letter = the_letter(stage, handle)
+    again = gone_on(stage, handle)
+    with pytest.raises(NotFound, match="taken up"):
+        stage.app.host.call(DeadLetters(stage.app.engine).retry(letter.id))
+    again.signal("clean")
+    stage.end_of(again)
+
+
 # -- terminating ----------------------------------------------------------------------------------------------
 
 
@@ -300,10 +424,82 @@ def test_a_terminated_script_ends_at_once_and_can_clean_up_later(stage: Stage, b
     assert ended.error["message"] == "the execution was terminated: it hangs"
     with pytest.raises(Conflict):
         handle.terminate()
-    assert "terminated: it hangs" in the_letter(stage, handle).reason
+    what = "its clean-up was cut off" if before == "cancel" else "it did not clean up"
+    assert the_letter(stage, handle).reason == f"the execution was terminated: it hangs; {what}"
     again = gone_on(stage, handle)
     again.signal("clean")
     assert (stage.end_of(again).state, stage.seen) == ("CANCELLED", ["undone"])
+
+
+HOLDS = """
+try { await Signal.next("never") } finally {
+    await Promise.all([Task.run("lingering", 1), Signal.next("clean")])
+    await Task.run("note", "undone")
+}
+"""
+
+
+def test_a_task_that_ends_while_its_script_is_terminated_is_not_missed(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = asyncio.Event()
+
+    @stage.app.task
+    async def lingering(number: int) -> int:
+        await goes_on.wait()
+        return number
+
+    handle = stage.start_script(HOLDS)
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.until_event(handle, "Suspended", "all of 2")
+    ledger, looks = stage.app.engine.stack.ledger, list[str]()
+
+    async def has_ended(execution: str) -> bool:
+        return any(each.kind == "TaskCompleted" for each in await stage.app.client.events(execution))
+
+    def let_it_end_before_the_second(name: str) -> Any:
+        look = getattr(ledger, name)
+
+        async def slowly(execution: str) -> Any:
+            looks.append(name)
+            if len(looks) == 2:
+                goes_on.set()
+                await come_about(partial(has_ended, execution), "the task has ended")
+            return await look(execution)
+
+        return slowly
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "inspect", let_it_end_before_the_second("inspect"))
+        patch.setattr(ledger, "machine", let_it_end_before_the_second("machine"))
+        handle.terminate()
+    again = gone_on(stage, handle)
+    again.signal("clean")
+    assert (stage.end_of(again).state, stage.seen) == ("CANCELLED", ["undone"])
+
+
+def test_a_child_that_a_clean_up_starts_again_is_told_once(stage: Stage) -> None:
+    """Its parent was terminated while the clean-up waited for it, and it with its parent."""
+    stage.app.deploy_script('return await Signal.next("go")', "undo")
+    handle = stage.start_script(
+        'try { await Signal.next("never") } finally { await Workflow.run("undo", {}) }'
+    )
+    stage.until_event(handle, "Suspended", "signal never")
+    handle.cancel()
+    stage.until_event(handle, "ChildStarted", "undo")
+    handle.terminate()
+    again = gone_on(stage, handle)
+
+    def started() -> list[Handle]:
+        return [each for each in stage.app.executions() if each.status().parent == again.id]
+
+    stage.until("the child runs again", again, started)
+    (child,) = started()
+    child.signal("go", 1)
+    ended = stage.end_of(again)
+    assert [ended.count(kind, "undo") for kind in ("ChildStarted", "ChildEnded")] == [1, 1]
+    assert ended.data("ChildStarted", "undo")[0]["execution"] == child.id
 
 
 def test_what_has_not_begun_leaves_nothing_when_it_is_terminated(stage: Stage) -> None:

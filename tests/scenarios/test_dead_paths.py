@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scenarios.documents import (
-    conditional,
-    error_object,
-    fail,
-    graph,
-    hold,
-    merge,
-    split,
-    switch,
-    task,
-)
+from tests.scenarios.documents import conditional, error_object, fail, graph, hold, merge, split, switch, task
 from tests.scenarios.stage import Stage
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dalsegno import App, TaskContext
+from dalsegno import App, NodeContext
 from dalsegno.adapters.postgres import transactions
-from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.failure import RetryPolicy
 from tests.scenarios.asking import ask
 from tests.scenarios.documents import graph, task
 from tests.scenarios.stage import Stage
@@ -44,7 +44,7 @@ class Payer:
         self.after: Spoil | None = None
         app.task(name="pay", retries=RetryPolicy(max_attempts=2, initial_delay=0))(self._pay)
 
-    async def _pay(self, ctx: TaskContext) -> str:
+    async def _pay(self, ctx: NodeContext) -> str:
         self.runs += 1
         async with ctx.transaction() as connection:
             await connection.execute(INSERT.format(f"run-{self.runs}"))

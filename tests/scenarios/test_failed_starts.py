@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
 from dalsegno import start
-from dalsegno.core.orders import StartOrder, order_start
-from dalsegno.engine import outbox
-from dalsegno.engine.scripting.sources import InvalidScript
+from dalsegno.core.outbox_orders import StartOrder, decode_start, order_start
+from dalsegno.core.scripts.ending import fail_at_start
+from dalsegno.engine.scripts.programs import InvalidScript
+from dalsegno.engine.starting.start import never_started
+from dalsegno.engine.upkeep import outbox
+from dalsegno.handle import Handle
+from dalsegno.lang.runtime.effects import ErrorValue
+from dalsegno.model.effect import WriteOutbox
+from dalsegno.model.event import NewEvent
+from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import OutboxEntry
 from tests.scenarios.children import workflow
 from tests.scenarios.documents import graph
@@ -78,9 +86,9 @@ def test_an_input_that_does_not_fit_is_told_by_the_execution_that_was_not_starte
 @pytest.mark.parametrize("deployed_meanwhile", [False, True])
 def test_an_order_that_comes_again_fails_the_start_once(stage: Stage, deployed_meanwhile: bool) -> None:
     parent = stage.start_script('await Signal.next("never")')
-    order = order_start(StartOrder("derived", "nobody", Raw(b"{}"), parent=parent.id, relation="started"))
-    entry = OutboxEntry(order.id, parent.id, order.topic, order.data)
-    assert stage.app.host.call(stage.app.engine.outbox._deliver(entry)) is True
+    order, entry = _owed(parent)
+    stage.app.host.call(_commit(stage, Transition(parent.id, (order,))))
+    stage.until_event(parent, "ChildEnded", "nobody")
     if deployed_meanwhile:
         stage.app.deploy_script("return 1", "nobody")
     assert stage.app.host.call(stage.app.engine.outbox._deliver(entry)) is True
@@ -88,6 +96,35 @@ def test_an_order_that_comes_again_fails_the_start_once(stage: Stage, deployed_m
     assert (ended.state, len(ended.events)) == ("FAILED", 2)
     parent.cancel()
     assert stage.end_of(parent).count("ChildEnded", "nobody") == 1
+
+
+def test_a_failed_start_is_told_by_whoever_comes_after_a_crash(stage: Stage) -> None:
+    """Whoever carried out the order had stored the failed start, and died before the parent was told."""
+    parent = stage.start_script('await Signal.next("never")')
+    order, entry = _owed(parent)
+    new = never_started(decode_start(entry.data), None, stage.clock.now())
+    stage.app.host.call(
+        _commit(stage, fail_at_start(new, ErrorValue("NOT_FOUND", "no 'nobody'"), new.created_at))
+    )
+    stage.app.host.call(_commit(stage, Transition(parent.id, (order,))))
+    stage.until_event(parent, "ChildEnded", "nobody")
+    assert len(_ended(stage, "derived").events) == 2
+
+
+def _owed(parent: Handle) -> tuple[WriteOutbox, OutboxEntry]:
+    """An order of a child that is not deployed, and the entry that it leaves in the outbox."""
+    told = StartOrder("derived", "nobody", Raw(b"{}"), parent=parent.id, relation="started")
+    order = order_start(told)
+    return order, OutboxEntry(order.id, parent.id, order.topic, order.data)
+
+
+async def _commit(stage: Stage, transition: Transition) -> None:
+    started = NewEvent(
+        "ChildStarted", "nobody", "", stage.clock.now(), b'{"execution":"derived","detached":true}'
+    )
+    if not transition.events:
+        transition = msgspec.structs.replace(transition, events=(started,))
+    assert isinstance(await stage.app.engine.committer.commit(transition), Applied)
 
 
 def test_a_failed_start_can_be_retried_once_its_workflow_is_deployed(stage: Stage) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dalsegno.core.values import decode_value
-from dalsegno.engine.limits import OperatorLimits
-from dalsegno.engine.scripting.sources import InvalidScript
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.operations.limits import OperatorLimits
+from dalsegno.engine.scripts.programs import InvalidScript
+from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.handle import Handle
 from dalsegno.model.limits import Allowance

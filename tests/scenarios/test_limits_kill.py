@@ -13,7 +13,7 @@ import threading
 import asyncpg
 
 from dalsegno import App
-from dalsegno.engine.limits import OperatorLimits
+from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.wiring import is_postgres, sqlite_path
 from tests.scenarios.conftest import LASTING

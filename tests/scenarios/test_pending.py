@@ -13,10 +13,10 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.memory.store import MemoryStore
-from dalsegno.adapters.postgres.workspace import PostgresWorkspace
-from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
+from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.core.settlement import TokenRow
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import Conflict, InvalidInput, NotFound, WorkflowCancelled
 from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING
@@ -247,7 +247,7 @@ def test_a_delayed_start_survives_a_restart(store_url: str) -> None:
 KILLED = """
 import asyncio, os, signal, sys
 from dalsegno import App
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.starting.start import StartOptions
 
 async def main() -> None:
     app = App(sys.argv[1])

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 from dalsegno import Decision, TaskError, WorkflowCancelled, approval, gather, race, run, sleep, timeout
-from dalsegno.engine.approvals import Approval
+from dalsegno.engine.operations.approvals import Approval
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING

@@ -8,12 +8,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno import (
-    TaskError,
-    WorkflowFailed,
-    run,
-    signal,
-)
+from dalsegno import TaskError, WorkflowFailed, run, signal
 from tests.scenarios.stage import Stage
 
 

@@ -13,17 +13,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno import (
-    App,
-    WorkflowCancelled,
-    first,
-    gather,
-    race,
-    signal,
-    sleep,
-    start,
-    timeout,
-)
+from dalsegno import App, WorkflowCancelled, first, gather, race, signal, sleep, start, timeout
 from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage

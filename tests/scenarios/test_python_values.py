@@ -12,17 +12,9 @@ import pytest
 from dalsegno import App, signal
 from dalsegno.core.values import decode_value
 from dalsegno.errors import NotJson
-from tests.scenarios import python_values  # its classes are known here, and may be stored
+from tests.scenarios import python_values
 from tests.scenarios.conftest import ONE_STACK
-from tests.scenarios.python_values import (
-    NOT_BY_ANNOTATION,
-    PERSON,
-    VALUES,
-    Address,
-    Derived,
-    Person,
-    Point,
-)
+from tests.scenarios.python_values import NOT_BY_ANNOTATION, PERSON, VALUES, Address, Derived, Person, Point
 from tests.scenarios.stage import PATIENCE, Stage
 
 T = TypeVar("T")

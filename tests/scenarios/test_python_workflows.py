@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from dalsegno import (
-    TaskContext,
+    NodeContext,
     TaskError,
     WorkflowFailed,
     first,
@@ -95,7 +95,7 @@ def test_star_parameters_of_workflows_and_tasks(stage: Stage) -> None:
         return sum(marks.values())
 
     @stage.app.task
-    def placed(first: int, second: int = 2, /, *rest: int, ctx: TaskContext) -> list[int]:
+    def placed(first: int, second: int = 2, /, *rest: int, ctx: NodeContext) -> list[int]:
         assert ctx.execution_id
         return [first, second, *rest]
 

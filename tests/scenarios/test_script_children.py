@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.core.orders import Notice, StartOrder, encode_notice, order_start
+from dalsegno.core.outbox_orders import Notice, StartOrder, encode_notice, order_start
 from dalsegno.handle import Handle
 from dalsegno.ports.ledger import OutboxEntry
 from tests.scenarios.stage import Stage

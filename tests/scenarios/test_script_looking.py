@@ -36,7 +36,28 @@ def test_why_tells_every_thing_a_group_still_needs(stage: Stage) -> None:
     assert waits["running"].count == 2
     assert waits["timer"].due == pytest.approx(stage.clock.now() + 60)
     assert waits["signal"].due == pytest.approx(stage.clock.now() + 90)
-    assert all("line 4" in wait.sentence for wait in waits.values())
+    assert all(wait.line == 4 for wait in waits.values())
+
+
+def test_a_large_snapshot_is_looked_at_in_a_process(stage: Stage) -> None:
+    """Values over 32 KiB are kept apart: it is many smaller ones that make a snapshot large."""
+    texts = [f'const text{number} = "{number}".repeat(20000)' for number in range(8)]
+    handle = stage.start_script(
+        "\n".join([*texts, "const named = [7]", 'await Signal.next("go")', "return named"])
+    )
+    stage.until_event(handle, "Suspended", "signal go")
+    offload = stage.app.engine.client.offload
+    assert offload.processes == 0
+    picture = handle.picture()
+    assert picture is not None
+    assert offload.processes == 1
+    assert (picture.line, picture.awaiting) == (10, "signal go")
+    assert picture.variables["named"] == [7]
+    assert picture.variables["text3"].startswith("333")
+    assert [(thing.kind, thing.node) for thing in picture.things] == [("signal", "go")]
+    assert _kinds(handle) == ["signal"]
+    handle.signal("go", 1)
+    assert stage.end_of(handle).output == [7]
 
 
 def test_why_of_a_task_that_is_tried_again(stage: Stage) -> None:

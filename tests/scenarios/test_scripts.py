@@ -298,7 +298,7 @@ def test_losers_of_a_race_are_cancelled_on_demand(stage: Stage) -> None:
 
 
 def test_a_script_with_errors_is_refused_with_all_of_them(stage: Stage) -> None:
-    from dalsegno.engine.scripting.sources import InvalidScript
+    from dalsegno.engine.scripts.programs import InvalidScript
 
     with pytest.raises(InvalidScript) as caught:
         stage.app.deploy_script('let a = b\nTask.run("x")', "broken")

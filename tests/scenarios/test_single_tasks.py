@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dalsegno.core.values import decode_value
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.starting.start import StartOptions
 from dalsegno.handle import Handle
 from dalsegno.model.token import TokenView
 from tests.scenarios.stage import Stage

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dalsegno.engine.worker import Worker
+from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import InvalidInput, NotFound, UsageError
 from tests.scenarios.documents import echo, graph, hold, task
 from tests.scenarios.stage import LEASE, Stage

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.postgres import callers
-from dalsegno.adapters.postgres.callers import Place
+from dalsegno.adapters.postgres import caller_connections
+from dalsegno.adapters.postgres.caller_connections import Place
 from dalsegno.errors import NotFound, UsageError
 from tests.docs.pages import DOCS, blocks
 from tests.scenarios.asking import ask
@@ -78,7 +78,7 @@ def test_error_of_the_database_reaches_the_caller(app: App, postgres_url: str) -
 def test_plain_start_on_the_loop_of_the_connection_is_refused(
     app: App, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(callers, "ANSWERS_WITHIN", 0.2)
+    monkeypatch.setattr(caller_connections, "ANSWERS_WITHIN", 0.2)
 
     async def block() -> None:
         connection = await asyncpg.connect(postgres_url)

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from dalsegno.engine.settings import EngineLimits
+from dalsegno.errors import KeyReused, LimitExceeded
+from dalsegno.handle import Handle
 from tests.scenarios.documents import aggregator, edit, graph, split, task
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Stage, all_events
 
 MEBIBYTE = 1024 * 1024
 LIMITS = EngineLimits(stored_bytes=8 * MEBIBYTE, value_bytes=64 * MEBIBYTE)
@@ -76,6 +78,68 @@ return all.length
 
 def _address_space() -> int:
     return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+WAITS_FOR_ANOTHER = """
+const first = await Signal.next("first")
+return first
+"""
+
+
+def test_signals_count_towards_what_an_execution_stores(stage: Stage) -> None:
+    """Each is below the size of a blob: without their charge they would fill the disk."""
+    handle = stage.start_script(WAITS_FOR_ANOTHER)
+    payload = "x" * 200_000
+    with pytest.raises(LimitExceeded, match=r"stored_bytes of 8,388,608"):  # noqa: PT012 - one of them is refused
+        for _ in range(60):
+            handle.signal("never", payload)
+    for _ in range(8):
+        with pytest.raises(LimitExceeded):
+            handle.signal("never", payload)
+    count = sum(event.kind == "SignalReceived" for event in all_events(handle))
+    assert count == pytest.approx(20, abs=6)
+    handle.signal("first", "small")
+    assert stage.end_of(handle).output == "small"
+
+
+def test_a_signal_that_is_sent_again_counts_once(stage: Stage) -> None:
+    handle = stage.start_script(WAITS_FOR_ANOTHER)
+    for _ in range(40):
+        handle.signal("never", "x" * 200_000, id="the-same")
+    handle.signal("never", "y" * 200_000, id="another")
+    handle.signal("first", 1)
+    assert stage.end_of(handle).output == 1
+
+
+def test_signals_that_nobody_takes_are_refused_above_a_number(store_url: str) -> None:
+    with Stage(store_url, limits=EngineLimits(waiting_signals=5)) as stage:
+        handle = stage.start_script(WAITS_FOR_ANOTHER)
+        for number in range(5):
+            handle.signal("never", number, id=f"signal-{number}")
+        for _ in range(2):
+            with pytest.raises(
+                LimitExceeded, match=r"5 signals wait in execution .* waiting_signals; nothing was sent"
+            ):
+                handle.signal("never", 6)
+        handle.signal("never", 4, id="signal-4")
+        with pytest.raises(KeyReused):
+            handle.signal("never", 5, id="signal-4")
+        assert sum(event.kind == "SignalReceived" for event in all_events(handle)) == 5
+
+
+def _waiting(stage: Stage, handle: Handle) -> int:
+    client = stage.app.engine.client
+    return stage.app.host.call(client.stack.ledger.waiting_signals(handle.id, 10))
+
+
+def test_signals_that_are_taken_make_room(store_url: str) -> None:
+    source = "for (let n = 0; n < 20; n = n + 1) { await Signal.next('next') }\nreturn 'done'"
+    with Stage(store_url, limits=EngineLimits(waiting_signals=2)) as stage:
+        handle = stage.start_script(source)
+        for number in range(20):
+            handle.signal("next", number)
+            stage.until("it is taken", handle, lambda: not _waiting(stage, handle))
+        assert stage.end_of(handle).output == "done"
 
 
 def test_many_tokens_that_come_and_go_do_not_add_up(stage: Stage) -> None:

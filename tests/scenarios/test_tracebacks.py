@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from dalsegno import NodeContext, WorkflowFailed
-from dalsegno.engine.raised import LARGEST_TRACEBACK
+from dalsegno.engine.steps.run_node import LARGEST_TRACEBACK
 from dalsegno.errors import is_debugging
-from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.failure import RetryPolicy
 from tests.scenarios.conftest import ONE_STACK
 from tests.scenarios.stage import Ended, Stage
 
@@ -290,7 +290,7 @@ def test_debugging_keeps_our_frames(stage: Stage, monkeypatch: pytest.MonkeyPatc
 
     told = run_task(stage, boil).error["traceback"]
 
-    assert "/dalsegno/engine/tasks.py" in told
+    assert "/dalsegno/engine/steps/tasks.py" in told
     assert RAISED in told
 
 

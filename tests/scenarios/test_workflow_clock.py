@@ -7,9 +7,9 @@ import datetime as dt
 import pytest
 
 from dalsegno import App, now, race, signal, sleep, timeout
-from dalsegno.engine.scripting.following import Job, follow
+from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.lang import Machine, Ok, compile
-from dalsegno.lang.effects import Err, ErrorValue
+from dalsegno.lang.runtime.effects import Err, ErrorValue
 from dalsegno.testing import TestKit
 from tests.scenarios.stage import Stage
 
@@ -83,6 +83,7 @@ def test_reminders_end_with_the_deadline_whatever_the_local_clock_says(
     ("source", "outcome"),
     [
         ("await Timer.delay(30)\nreturn Date.now()", Ok(None)),
+        ("await Timer.delay(30)\nreturn now()", Ok(None)),
         (
             'try { await Signal.when("never", {timeout: 30}) } catch (e) { }\nreturn Date.now()',
             Err(ErrorValue("TimeoutError", "no signal")),

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dalsegno.engine.secrets import KeySource, NewCredential, Vault
-from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
+from dalsegno.engine.secrets.keys import FILE_VARIABLE, KEY_VARIABLE
 from dalsegno.engine.stack import Stack
 from dalsegno.wiring import open_stack
+from tests.servers.sqlite import empty_sqlite
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +22,7 @@ def no_key_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["memory", "sqlite"])
 async def stack(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stack]:
-    url = "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'store.db'}"
+    url = "memory:" if request.param == "memory" else empty_sqlite(tmp_path / "store.db")
     opened = await open_stack(url)
     yield opened
     await opened.close()
@@ -38,5 +39,6 @@ def bearer(name: str = "crm", token: str = "t0ken-of-the-crm", **changes: object
         "type": "bearer",
         "fields": {"token": token},
         "hosts": ("api.example.com",),
+        "workflows": ("*",),
     }
     return NewCredential(name=name, **{**settings, **changes})  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from dalsegno.app import App
 from dalsegno.cli.main import app
-from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE
+from dalsegno.engine.secrets.keys import FILE_VARIABLE, KEY_VARIABLE
 
 Invoke = Callable[..., Result]
 TOKEN = "t0ken-of-the-crm"
@@ -42,7 +42,7 @@ def listed(invoke: Invoke) -> list[str]:
 
 
 def test_add_list_remove(invoke: Invoke, folder: Path) -> None:
-    added = invoke("add", "crm", "--host", "api.example.com", "--stdin", stdin=f"{TOKEN}\n")
+    added = invoke("add", "crm", "-w", "*", "--host", "api.example.com", "--stdin", stdin=f"{TOKEN}\n")
     assert added.exit_code == 0, added.output
     assert "added credential 'crm'" in added.stdout
     assert "dalsegno.db.key" in added.stderr
@@ -61,18 +61,33 @@ def test_add_list_remove(invoke: Invoke, folder: Path) -> None:
 
 def test_values_from_the_environment_and_from_json(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CRM_TOKEN", TOKEN)
-    assert invoke("add", "one", "--host", "*", "--env", "token=CRM_TOKEN").exit_code == 0
+    assert invoke("add", "one", "-w", "*", "--host", "*", "--env", "token=CRM_TOKEN").exit_code == 0
     basic = json.dumps({"username": "ann", "password": TOKEN})
-    assert invoke("add", "two", "-t", "basic", "--host", "*", "--stdin", stdin=basic).exit_code == 0
-    header = ("add", "three", "-t", "header", "--sent-as", "X-Key", "--host", "*", "--env", "value=CRM_TOKEN")
+    assert (
+        invoke("add", "two", "-w", "*", "-t", "basic", "--host", "*", "--stdin", stdin=basic).exit_code == 0
+    )
+    header = (
+        "add",
+        "three",
+        "-w",
+        "*",
+        "-t",
+        "header",
+        "--sent-as",
+        "X-Key",
+        "--host",
+        "*",
+        "--env",
+        "value=CRM_TOKEN",
+    )
     assert invoke(*header).exit_code == 0
-    custom = ("add", "four", "-t", "custom", "--env", "a=CRM_TOKEN", "--stdin")
+    custom = ("add", "four", "-w", "*", "-t", "custom", "--env", "a=CRM_TOKEN", "--stdin")
     assert invoke(*custom, stdin='{"b": "25"}').exit_code == 0
     assert listed(invoke) == ["four", "one", "three", "two"]
 
 
 def test_a_value_on_the_command_line_is_warned_about(invoke: Invoke) -> None:
-    found = invoke("add", "crm", "--host", "*", "--field", f"token={TOKEN}")
+    found = invoke("add", "crm", "-w", "*", "--host", "*", "--field", f"token={TOKEN}")
     assert found.exit_code == 0
     assert "warning: values on the command line" in found.stderr.replace("\n", " ")
 
@@ -91,7 +106,7 @@ def test_a_value_on_the_command_line_is_warned_about(invoke: Invoke) -> None:
 def test_what_cannot_be_added_is_told(
     invoke: Invoke, arguments: tuple[str, ...], stdin: str | None, said: str
 ) -> None:
-    found = invoke("add", "crm", *arguments, stdin=stdin)
+    found = invoke("add", "crm", "-w", "*", *arguments, stdin=stdin)
     assert found.exit_code == 2
     assert said in found.stderr.replace("\n", " ")
 
@@ -101,7 +116,7 @@ def test_rotation_from_a_passphrase_to_a_file(
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "a passphrase of last year")
     for name in ("a", "b"):
-        assert invoke("add", name, "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
+        assert invoke("add", name, "-w", "*", "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
     assert not (folder / "dalsegno.db.key").exists()
     monkeypatch.delenv(KEY_VARIABLE)
     lost = invoke("rotate")
@@ -120,7 +135,7 @@ def test_a_rotation_that_cannot_read_everything_says_so(
     invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "a passphrase that is lost")
-    assert invoke("add", "a", "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
+    assert invoke("add", "a", "-w", "*", "--host", "*", "--stdin", stdin=TOKEN).exit_code == 0
     monkeypatch.setenv(KEY_VARIABLE, "another passphrase")
     found = invoke("rotate")
     assert (found.exit_code, "'a' was left as it is" in found.stderr) == (1, True)
@@ -131,9 +146,9 @@ def test_no_key_file_is_made_beside_a_store_that_has_credentials(
 ) -> None:
     """Somebody forgot the variable: a second key would only hide that."""
     monkeypatch.setenv(KEY_VARIABLE, "a passphrase of the server")
-    invoke("add", "a", "--host", "*", "--stdin", stdin=TOKEN)
+    invoke("add", "a", "-w", "*", "--host", "*", "--stdin", stdin=TOKEN)
     monkeypatch.delenv(KEY_VARIABLE)
-    found = invoke("add", "b", "--host", "*", "--stdin", stdin=TOKEN)
+    found = invoke("add", "b", "-w", "*", "--host", "*", "--stdin", stdin=TOKEN)
     assert (found.exit_code, "there is no key for credentials" in found.stderr) == (2, True)
     assert not (folder / "dalsegno.db.key").exists()
 
@@ -179,5 +194,16 @@ async def _plant(url: str) -> None:
 
 
 def test_a_credential_for_any_workflow_is_named(invoke: Invoke) -> None:
-    invoke("add", "crm", "--host", "a.example", "--stdin", stdin=TOKEN)
+    invoke("add", "crm", "-w", "*", "--host", "a.example", "--stdin", stdin=TOKEN)
     assert "any workflow may use crm: every key with the scope run" in invoke("ls").stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("options", [(), ("--keep",)])
+def test_a_credential_for_no_workflow_is_refused_before_its_value_is_asked_for(
+    invoke: Invoke, options: tuple[str, ...]
+) -> None:
+    refused = invoke("add", "crm", "--host", "a.example", *options)
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.split())
+    assert "--workflow NAME" in said
+    assert "--workflow '*'" in said

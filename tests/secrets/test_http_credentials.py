@@ -11,10 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from dalsegno.errors import CredentialNotFound, CredentialRefused
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.nodes.http_parameters import HttpParameters
-from dalsegno.nodes.http_request import build_request
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.client import HttpClients
+from dalsegno.nodes.http.node import HttpParameters
+from dalsegno.nodes.http.request import build_request
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from dalsegno.ports.secrets import Credential
 from tests.nodes.fakes import FakeContext, problems_of, run_node

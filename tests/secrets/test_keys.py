@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.engine.secrets.key_source import FILE_VARIABLE, KEY_VARIABLE, KeySource, add_key
-from dalsegno.engine.secrets.keys import Keyring, Sealed, new_key, read_keys
+from dalsegno.engine.secrets.keys import (
+    FILE_VARIABLE,
+    KEY_VARIABLE,
+    Keyring,
+    KeySource,
+    Sealed,
+    add_key,
+    new_key,
+    read_keys,
+)
 from dalsegno.errors import BadConfiguration, NoSecretKey, SecretUnreadable
 
 PHRASE = "correct horse battery staple"

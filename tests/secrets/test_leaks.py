@@ -19,35 +19,44 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from dalsegno import App
-from dalsegno.nodes.egress import ALLOW_EVERYTHING
+from dalsegno.nodes.http.egress import ALLOW_EVERYTHING
 from dalsegno.ports.node import FanOut, NodeContext, NodeError
-from dalsegno.server import create_application
+from dalsegno.server.application import create_application
 from tests.secrets.hunting import dump, traces
 from tests.secrets.services import service
 
 MARKER = "M4rk3r"
 CREDENTIALS: dict[str, dict[str, Any]] = {
-    "bearer": {"type": "bearer", "fields": {"token": f"{MARKER}-of-bearer"}, "hosts": ["http://127.0.0.1:*"]},
+    "bearer": {
+        "type": "bearer",
+        "fields": {"token": f"{MARKER}-of-bearer"},
+        "hosts": ["http://127.0.0.1:*"],
+        "workflows": ["*"],
+    },
     "basic": {
         "type": "basic",
         "fields": {"username": f"{MARKER}-of-user", "password": f'{MARKER}/of+"word&é='},
         "hosts": ["http://127.0.0.1:*"],
+        "workflows": ["*"],
     },
     "header": {
         "type": "header",
         "fields": {"value": f"{MARKER}-of-header"},
         "hosts": ["http://127.0.0.1:*"],
+        "workflows": ["*"],
         "sent_as": "X-Key",
     },
     "query": {
         "type": "query",
         "fields": {"value": f"{MARKER}/of query?&"},
         "hosts": ["http://127.0.0.1:*"],
+        "workflows": ["*"],
         "sent_as": "key",
     },
     "custom": {
         "type": "custom",
         "fields": {"a": f"{MARKER}-of-a", "pem": f"{MARKER}-line-one\n{MARKER}-line-two"},
+        "workflows": ["*"],
     },
 }
 

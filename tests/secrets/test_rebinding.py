@@ -14,9 +14,9 @@ from aiohttp import TCPConnector, web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.test_utils import TestServer, unused_port
 
-from dalsegno.nodes.egress import blocking_policy
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.nodes.http_service import HttpService
+from dalsegno.nodes.http.client import HttpClients
+from dalsegno.nodes.http.egress import blocking_policy
+from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
 

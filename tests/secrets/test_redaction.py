@@ -17,7 +17,7 @@ from yarl import URL
 
 from dalsegno.engine.secrets import Redactor
 from dalsegno.errors import NotJson
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import AwaitSignal, FanOut, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.secrets import Credential

@@ -11,14 +11,14 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.engine.secrets.key_source import KEY_VARIABLE
-from dalsegno.engine.secrets.keys import new_key
-from dalsegno.server import create_application
+from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
+from dalsegno.server.application import create_application
 
 SETTING: dict[str, Any] = {
     "type": "bearer",
     "fields": {"token": "t0ken-of-the-crm"},
     "hosts": ["API.example.com"],
+    "workflows": ["*"],
     "description": "the CRM",
 }
 SHOWN = {
@@ -76,6 +76,15 @@ async def test_the_list_has_pages(http: httpx.AsyncClient) -> None:
     assert second["next"] is None
 
 
+async def test_a_credential_without_workflows_is_refused(http: httpx.AsyncClient) -> None:
+    setting = {name: value for name, value in SETTING.items() if name != "workflows"}
+    answer = await http.put("/v1/credentials/crm", json=setting)
+    assert answer.status_code == 422
+    assert "'*' means every definition that somebody deploys, without an approval" in answer.json()["detail"]
+    described = (await http.get("/v1/openapi.json")).json()["components"]["schemas"]["CredentialSetting"]
+    assert described["required"] == ["type", "workflows"]
+
+
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -86,6 +95,7 @@ async def test_the_list_has_pages(http: httpx.AsyncClient) -> None:
         ("crm", {"fields": None}, "give its 'fields'"),
         ("crm", {"hosts": ["http://x/path"]}, "'hosts/0'"),
         ("crm", {"type": "magic"}, "/body/type"),
+        ("crm", {"workflows": []}, "needs 'workflows': the names of those that may use it"),
         ("crm", {"value": "sekret-elsewhere"}, "/body/value"),
     ],
 )

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dalsegno import App, WorkflowFailed
-from dalsegno.engine.raised import LONGEST_MESSAGE
 from dalsegno.engine.secrets import NewCredential
+from dalsegno.engine.steps.run_node import LONGEST_TRACED_MESSAGE
 from dalsegno.ports.node import NodeContext
 
 TOKEN = "t0ken-of-the-crm"
@@ -44,7 +44,7 @@ def build(url: str) -> App:
         """Where a message is cut, half of the value would be left: it stands across the border."""
         token = (await ctx.acredential(name))["token"]
         try:
-            raise KeyError(f"{'.' * (LONGEST_MESSAGE - 6)}{token}")
+            raise KeyError(f"{'.' * (LONGEST_TRACED_MESSAGE - 6)}{token}")
         except KeyError as error:
             error.add_note(f"it is {token}")
             raise ExceptionGroup("several", [ValueError(f"it is {token}")]) from error
@@ -69,7 +69,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
     made = build("memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}")
     made.makes_secret_key = True
     with made.running():
-        put(made, NewCredential("crm", "bearer", {"token": TOKEN}, ("127.0.0.1",)))
+        put(made, NewCredential("crm", "bearer", {"token": TOKEN}, ("127.0.0.1",), ("*",)))
         put(made, NewCredential("billing", "bearer", {"token": TOKEN}, ("*",), ("billing-*",)))
         yield made
 

@@ -13,13 +13,12 @@ import asyncpg
 import pytest
 
 from dalsegno import App, signal
-from dalsegno.engine import letting_go
-from dalsegno.engine.dead import DeadLetters
+from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.secrets import KeySource
-from dalsegno.engine.secrets.key_source import KEY_VARIABLE
-from dalsegno.engine.secrets.keys import new_key
+from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
 from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, content, is_sealed
 from dalsegno.engine.stack import Stack
+from dalsegno.engine.worker import release
 from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.handle import Handle
 from dalsegno.lang.python import PythonProgram, compile_workflow
@@ -64,8 +63,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
     made = new_key()
     monkeypatch.setenv(KEY_VARIABLE, made)
-    monkeypatch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
-    monkeypatch.setattr(letting_go, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(release, "LONGEST_PAUSE", 0.1)
     return made
 
 
@@ -220,11 +219,11 @@ def test_a_worker_without_the_key_leaves_a_sealed_snapshot_alone(
 def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dalsegno.cli.snapshots import seal_all, survey
+    from dalsegno.cli.views.snapshots import seal_all, survey
 
     [execution] = suspend(url, "ab")
-    monkeypatch.setattr(letting_go, "CANNOT_RUN_PAUSE", 0.05)
-    monkeypatch.setattr(letting_go, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(release, "LONGEST_PAUSE", 0.1)
     monkeypatch.setenv(KEY_VARIABLE, new_key())
     app = greeting_app(url)
     with app.running():
@@ -240,7 +239,7 @@ def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_
 def test_what_an_old_key_sealed_is_sealed_anew_before_the_key_is_removed(
     tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dalsegno.cli.snapshots import seal_all
+    from dalsegno.cli.views.snapshots import seal_all
 
     url = f"sqlite:///{tmp_path / 'store.db'}"
     [execution] = suspend(url, "ab")

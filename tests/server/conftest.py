@@ -15,11 +15,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.engine.reconciler import Reconciler
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.application import Roles
+from dalsegno.engine.upkeep.reconciler import Reconciler
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import Roles, create_application
 from tests.server.silence import Witness
 from tests.servers.postgres import PostgresServer
+from tests.servers.sqlite import empty_sqlite
 
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 """For tests with several processes: a store that outlives the one that opened it."""
@@ -31,7 +32,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         case "memory":
             return "memory:"
         case "sqlite":
-            return f"sqlite:///{tmp_path / 'server.db'}"
+            return empty_sqlite(tmp_path / "server.db")
         case _:
             url: str = request.getfixturevalue("empty_postgres")()
             return url

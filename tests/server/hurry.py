@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
 
 DEADLINE = 0.5
 SCRIPT = "workflow waits(inputs) { return await Signal.when('go') }"
@@ -38,15 +39,15 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 @asynccontextmanager
 async def in_a_hurry(http: httpx.AsyncClient, seconds: float = DEADLINE) -> AsyncIterator[None]:
     """Not from the beginning: what a test prepares may take its time on a busy machine."""
-    office = http._transport.app.state.office  # type: ignore[attr-defined]
-    office.settings, usual = (
-        replace(office.settings, change_seconds=seconds, read_seconds=seconds),
-        office.settings,
+    services = http._transport.app.state.services  # type: ignore[attr-defined]
+    services.settings, usual = (
+        replace(services.settings, change_seconds=seconds, read_seconds=seconds),
+        services.settings,
     )
     try:
         yield
     finally:
-        office.settings = usual
+        services.settings = usual
 
 
 def unknown(reply: httpx.Response) -> str:

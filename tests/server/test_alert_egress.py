@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from dalsegno.admin.alerts import Failed, Message, Receiver, post
 from dalsegno.errors import NotDelivered
-from dalsegno.nodes.egress import EgressDenied, blocking_policy
-from dalsegno.nodes.http_client import HttpClients
-from dalsegno.server.alerts import Receiver
-from dalsegno.server.messages import Failed, Message, post
+from dalsegno.nodes.http.client import HttpClients
+from dalsegno.nodes.http.egress import EgressDenied, blocking_policy
 
 MESSAGE = Message("m1", "ops", 1, (Failed("e", "w", 1, "", "X", "no luck", "", ""),))
 

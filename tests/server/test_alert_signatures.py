@@ -15,17 +15,17 @@ from typing import Any
 import httpx
 import pytest
 
-from dalsegno.cli.books.alerts import AlertsHere
+from dalsegno.admin.alerts import Alert
+from dalsegno.admin.webhook_signatures import PRESETS, verify
+from dalsegno.cli.target.administration import AlertsHere
 from dalsegno.engine.secrets.keys import new_key
-from dalsegno.engine.webhook_signatures import PRESETS, verify
-from dalsegno.server import alerting
-from dalsegno.server.alerting import Alerting
-from dalsegno.server.alerts import Alert
-from dalsegno.server.office import Office
+from dalsegno.server import alerts as alerting
+from dalsegno.server.alerts import Alerting
+from dalsegno.server.services import ServerServices
 from tests.server.conftest import LASTING
-from tests.server.test_alerts import by_hand, fail_once, office
+from tests.server.test_alerts import by_hand, fail_once, services
 
-__all__ = ["by_hand", "office"]
+__all__ = ["by_hand", "services"]
 
 IN_MEMORY = pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 GUIDE = Path(__file__).parents[2] / "docs" / "failure-alerts.md"
@@ -93,14 +93,14 @@ async def added(http: httpx.AsyncClient, url: str) -> str | None:
 
 @IN_MEMORY
 async def test_a_receiver_verifies_a_message_with_the_code_of_the_guide(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
     async with listening() as (url, got):
         secret = await added(http, url)
         assert secret is not None
         assert secret.startswith("whsec_")
         await fail_once(http)
-        await Alerting(office).round()
+        await Alerting(services).round()
         assert (await http.post("/v1/alerts/ops/test")).json()["delivered"]
     for headers, body in got:
         assert headers["webhook-id"] == json.loads(body)["id"] == headers["idempotency-key"]
@@ -113,14 +113,14 @@ async def test_a_receiver_verifies_a_message_with_the_code_of_the_guide(
 
 @IN_MEMORY
 async def test_every_attempt_has_the_same_id_and_a_signature_of_its_own_time(
-    http: httpx.AsyncClient, office: Office, monkeypatch: pytest.MonkeyPatch
+    http: httpx.AsyncClient, services: ServerServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alerting, "BACK_OFF", (0.0,))
     async with listening(503) as (url, got):
         secret = await added(http, url)
         await fail_once(http)
         for _ in range(3):
-            await Alerting(office).round()
+            await Alerting(services).round()
     assert len({headers["webhook-id"] for headers, _ in got}) == 1
     assert len(got) == 3
     for headers, body in got:
@@ -129,7 +129,7 @@ async def test_every_attempt_has_the_same_id_and_a_signature_of_its_own_time(
 
 @IN_MEMORY
 async def test_after_a_rotation_both_secrets_sign_for_a_while(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
     async with listening() as (url, got):
         old = await added(http, url)
@@ -145,7 +145,7 @@ async def test_after_a_rotation_both_secrets_sign_for_a_while(
         check(last, single, later)
         with pytest.raises(Exception, match="sign"):
             check(new, single, later)
-    book = Alerting(office).book
+    book = Alerting(services).book
     alert = await book.get("ops")
     await book.rotate("ops", 60.0, now=1000.0)
     assert len((await book.receiver(alert, 1059.0)).secrets) == 2
@@ -154,7 +154,7 @@ async def test_after_a_rotation_both_secrets_sign_for_a_while(
 
 @LASTING
 async def test_a_secret_is_shown_once_and_kept_for_its_host_alone(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
     secret = await added(http, "https://chat.example.com/one")
     assert secret is not None
@@ -163,7 +163,7 @@ async def test_a_secret_is_shown_once_and_kept_for_its_host_alone(
     assert secret not in shown
     assert '"signed":true' in shown
     for page in ("alert", "credential"):
-        assert secret not in repr(await office.client.stack.records.page(page))
+        assert secret not in repr(await services.client.stack.records.page(page))
     assert await added(http, "https://other.example.com/two") not in (None, secret)
     mailed = await http.put("/v1/alerts/mailed", json={"mail": ["ops@example.com"]})
     assert (mailed.json()["secret"], mailed.json()["signed"]) == (None, False)
@@ -174,14 +174,14 @@ async def test_a_secret_is_shown_once_and_kept_for_its_host_alone(
 
 @IN_MEMORY
 async def test_an_alert_from_before_there_were_signatures_is_sent_without_until_it_has_a_secret(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
-    book = Alerting(office).book
+    book = Alerting(services).book
     async with listening() as (url, got):
         await added(http, url)
         await book._seal("ops", {"url": url})
         await http.post("/v1/alerts/ops/test")
-        secret = await AlertsHere(office.app).rotate("ops", 60.0)
+        secret = await AlertsHere(services.app).arotate("ops", overlap=60.0)
         await http.post("/v1/alerts/ops/test")
     (unsigned, _), (signed, body) = got
     assert "webhook-signature" not in unsigned

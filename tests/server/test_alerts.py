@@ -14,9 +14,9 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.server import alerting
-from dalsegno.server.alerting import Alerting
-from dalsegno.server.office import Office
+from dalsegno.server import alerts as alerting
+from dalsegno.server.alerts import Alerting
+from dalsegno.server.services import ServerServices
 from tests.server.smtp import MailServer
 from tests.server.test_executions import ended
 
@@ -31,9 +31,9 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def office(application: FastAPI, http: httpx.AsyncClient) -> Office:
+def services(application: FastAPI, http: httpx.AsyncClient) -> ServerServices:
     assert http is not None
-    found: Office = application.state.office
+    found: ServerServices = application.state.services
     return found
 
 
@@ -72,14 +72,16 @@ async def fail_once(http: httpx.AsyncClient) -> str:
     return execution
 
 
-async def test_a_failure_is_told_once_with_what_is_needed(http: httpx.AsyncClient, office: Office) -> None:
+async def test_a_failure_is_told_once_with_what_is_needed(
+    http: httpx.AsyncClient, services: ServerServices
+) -> None:
     before = await fail_once(http)
     async with receiver() as other:
         made = await http.put("/v1/alerts/ops", json={"url": other.url, "every": 0})
         assert (made.status_code, made.json()["target"]) == (201, "http://127.0.0.1/…")
         execution = await fail_once(http)
         for _ in range(3):
-            await Alerting(office).round()
+            await Alerting(services).round()
     (message,) = other.got
     (failure,) = message["failures"]
     assert before != failure["execution"] == execution
@@ -87,24 +89,24 @@ async def test_a_failure_is_told_once_with_what_is_needed(http: httpx.AsyncClien
     assert "no luck" in failure["message"]
     assert failure["link"].endswith(f"/v1/executions/{execution}")
     shown = (await http.get("/v1/alerts")).text
-    assert "hidden-part" not in shown + repr(await office.client.stack.records.page("alert"))
+    assert "hidden-part" not in shown + repr(await services.client.stack.records.page("alert"))
     assert (await http.get("/v1/alerts/ops")).json()["told_at"] is not None
 
 
 async def test_what_fails_within_the_pause_comes_in_one_message(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
     async with receiver() as other:
         await http.put("/v1/alerts/ops", json={"url": other.url, "every": 3600, "workflow": "broken"})
         await fail_once(http)
-        await Alerting(office).round()
+        await Alerting(services).round()
         more = {await fail_once(http), await fail_once(http)}
-        await Alerting(office).round()
+        await Alerting(services).round()
         assert len(other.got) == 1
         assert (await http.get("/v1/alerts/ops")).json()["waiting"] == 2
-        alert = await Alerting(office).book.get("ops")
-        await office.client.stack.records.put("alert", "ops", _every(alert, 0.0))
-        await Alerting(office).round()
+        alert = await Alerting(services).book.get("ops")
+        await services.client.stack.records.put("alert", "ops", _every(alert, 0.0))
+        await Alerting(services).round()
     assert {each["execution"] for each in other.got[1]["failures"]} == more
     assert other.got[1]["count"] == 2
 
@@ -114,35 +116,35 @@ def _every(alert: Any, seconds: float) -> bytes:
 
 
 async def test_a_receiver_that_was_down_gets_the_very_message_later(
-    http: httpx.AsyncClient, office: Office, monkeypatch: pytest.MonkeyPatch
+    http: httpx.AsyncClient, services: ServerServices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alerting, "BACK_OFF", (0.0,))
     async with receiver() as other:
         await http.put("/v1/alerts/ops", json={"url": other.url, "every": 0})
         other.status = 503
         first = await fail_once(http)
-        await Alerting(office).round()
+        await Alerting(services).round()
         assert (await http.get("/v1/alerts/ops")).json()["error"] == "the receiver answered 503"
         second = await fail_once(http)
         other.status = 200
-        await Alerting(office).round()
-        await Alerting(office).round()
+        await Alerting(services).round()
+        await Alerting(services).round()
     assert [message["id"] for message in other.got][:2] == [other.got[0]["id"]] * 2
     told = [[each["execution"] for each in message["failures"]] for message in other.got]
     assert told == [[first], [first], [second]]
 
 
-async def test_servers_at_the_same_time_tell_once(http: httpx.AsyncClient, office: Office) -> None:
+async def test_servers_at_the_same_time_tell_once(http: httpx.AsyncClient, services: ServerServices) -> None:
     async with receiver() as other:
         await http.put("/v1/alerts/ops", json={"url": other.url, "every": 0})
         await fail_once(http)
-        await asyncio.gather(*(Alerting(office).round() for _ in range(5)))
-        await Alerting(office).round()
+        await asyncio.gather(*(Alerting(services).round() for _ in range(5)))
+        await Alerting(services).round()
     assert len(other.got) == 1
 
 
 async def test_other_workflows_children_and_disabled_alerts_are_not_told(
-    http: httpx.AsyncClient, office: Office
+    http: httpx.AsyncClient, services: ServerServices
 ) -> None:
     parent = {
         "name": "parent",
@@ -155,11 +157,13 @@ async def test_other_workflows_children_and_disabled_alerts_are_not_told(
         await http.put("/v1/alerts/off", json={"url": other.url, "every": 0, "enabled": False})
         execution = (await http.post("/v1/executions", json={"definition": parent})).json()["id"]
         assert (await ended(http, execution))["state"] == "FAILED"
-        await Alerting(office).round()
+        await Alerting(services).round()
     assert [(each["alert"], each["failures"][0]["execution"]) for each in other.got] == [("all", execution)]
 
 
-async def test_mail(http: httpx.AsyncClient, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_mail(
+    http: httpx.AsyncClient, services: ServerServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DALSEGNO_SMTP_URL", raising=False)
     await http.put("/v1/alerts/ops", json={"mail": ["ops@example.com", "ann@example.com"], "every": 0})
     untold = (await http.post("/v1/alerts/ops/test")).json()
@@ -167,7 +171,7 @@ async def test_mail(http: httpx.AsyncClient, office: Office, monkeypatch: pytest
     async with MailServer() as post:
         monkeypatch.setenv("DALSEGNO_SMTP_URL", f"smtp://127.0.0.1:{post.port}")
         execution = await fail_once(http)
-        await Alerting(office).round()
+        await Alerting(services).round()
         (letter,) = post.letters
         assert (letter["Subject"], letter["To"]) == ("broken failed", "ops@example.com, ann@example.com")
         assert "no luck" in letter.get_content()

@@ -21,7 +21,7 @@ from tests.waiting import until
 PATIENCE = 30.0
 SOONER = """
 from dalsegno.cli.main import main
-from dalsegno.server import alerting
+from dalsegno.server import alerts as alerting
 alerting.LEASE, alerting.LOOK_EVERY = 1.0, 0.05
 main()
 """

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from dalsegno.app import App
-from dalsegno.server.approvals import KIND
+from dalsegno.server.approvals.links import KIND
 from tests.server.test_executions import ended
 
 FORM = {

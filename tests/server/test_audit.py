@@ -12,9 +12,11 @@ from fastapi import FastAPI
 
 from dalsegno.app import App
 from dalsegno.errors import Unavailable
-from dalsegno.server import ServerSettings, create_application, paths
-from dalsegno.server import audit as audits
-from dalsegno.server.audit import LOG, Entry
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth import audit as audits
+from dalsegno.server.auth.audit import LOG, Entry
+from dalsegno.server.http import paths
 from tests.server.conftest import LASTING
 from tests.server.test_definitions import GRAPH
 from tests.server.test_keys import bearer, make_key
@@ -103,13 +105,13 @@ async def test_an_orderly_stop_loses_nothing(store_url: str) -> None:
             await asyncio.gather(*(client.delete(f"/v1/keys/k{number}") for number in range(50)))
     again = create_application(App(store_url))
     async with again.router.lifespan_context(again):
-        found = await again.state.office.client.stack.records.entries(LOG, limit=500)
+        found = await again.state.services.client.stack.records.entries(LOG, limit=500)
     assert len(found) == 50
 
 
 async def test_old_entries_are_removed(http: httpx.AsyncClient, application: FastAPI) -> None:
     await http.delete("/v1/keys/x")
-    audit = application.state.office.audit
+    audit = application.state.services.audit
     await audit.flush()
     assert await audit.trim(3600.0) == 0
     assert await audit.trim(-1.0) == 1
@@ -123,7 +125,7 @@ async def test_a_store_out_of_reach_loses_no_entry_silently(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    audit, records = application.state.office.audit, app.client.stack.records
+    audit, records = application.state.services.audit, app.client.stack.records
     working = records.append
     calls = 0
 
@@ -154,7 +156,7 @@ async def test_nothing_is_lost_with_a_reader_that_gives_up(
     app: App, http: httpx.AsyncClient, application: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever reads the log has it written first. The store may refuse that when nobody waits for it any more."""
-    office, records = application.state.office, app.client.stack.records
+    services, records = application.state.services, app.client.stack.records
     asked, may_fail = asyncio.Event(), asyncio.Event()
 
     async def hanging(*_: object) -> int:
@@ -163,7 +165,7 @@ async def test_nothing_is_lost_with_a_reader_that_gives_up(
         raise Unavailable("gone")
 
     monkeypatch.setattr(type(records), "append", hanging)
-    office.audit.note(Entry(1.0, "ops", "key", "POST", "/noted"))
+    services.audit.note(Entry(1.0, "ops", "key", "POST", "/noted"))
     reader = asyncio.create_task(http.get("/v1/audit"))
     await asked.wait()
     reader.cancel()

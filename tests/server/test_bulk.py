@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dalsegno.server import bulk as bulk_module
+from dalsegno.server.executions import bulk as bulk_module
 from tests.server.test_executions import WAITS, deploy_script, ended
 from tests.server.test_listing import listed, start
 

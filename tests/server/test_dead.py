@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from dalsegno import App
-from dalsegno.engine.dead import DeadLetters
+from dalsegno.engine.operations.dead_letters import DeadLetters
+from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import BadConfiguration
-from dalsegno.server.pages import to_cursor
+from dalsegno.server.executions.filters import to_cursor
 from tests.server.conftest import LiveServer
 from tests.server.test_executions import WAITS, deploy_script, ended
+from tests.servers.forking import run_program
 
 LOST = {"name": "lost", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "nobody"}}]}
 CALLS = 'workflow calls(inputs) {\n  const it = await Workflow.run("child", 1)\n  return it\n}\n'
 CHILD = "workflow child(inputs) {\n  return inputs\n}\n"
+
+
+@pytest.fixture
+def app(app: App) -> App:
+    """A missing task fails at once."""
+    app.settings = replace(app.settings, missing_tasks="fail")
+    return app
 
 
 async def dead(http: httpx.AsyncClient) -> list[dict[str, Any]]:
@@ -69,7 +77,7 @@ async def test_an_order_that_cannot_be_delivered_is_told_with_its_reason(
 ) -> None:
     await deploy_script(http, CHILD)
     await deploy_script(http, CALLS)
-    monkeypatch.setattr("dalsegno.engine.outbox.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("dalsegno.engine.upkeep.outbox.LOOK_AGAIN", 0.05)
     start, broken = app.client.start_ordered, True
 
     async def lacks(order: Any) -> str:
@@ -92,7 +100,7 @@ async def test_a_dropped_order_is_never_carried_out(
     http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await deploy_script(http, CALLS)
-    monkeypatch.setattr("dalsegno.engine.outbox.LOOK_AGAIN", 0.05)
+    monkeypatch.setattr("dalsegno.engine.upkeep.outbox.LOOK_AGAIN", 0.05)
 
     async def lacks(order: Any) -> str:
         raise BadConfiguration("not here")
@@ -111,7 +119,7 @@ async def test_a_step_that_no_worker_can_run_is_told_and_dropped_with_its_execut
     async def lacks(*_: object) -> None:
         raise BadConfiguration("no module named 'shop'")
 
-    monkeypatch.setattr("dalsegno.engine.letting_go.CANNOT_RUN_PAUSE", 0.02)
+    monkeypatch.setattr("dalsegno.engine.worker.release.CANNOT_RUN_PAUSE", 0.02)
     monkeypatch.setattr(app.engine.steps, "step", lacks)
     execution = (await http.post("/v1/executions", json={"definition": LOST})).json()["id"]
     letter = await until_dead(http)
@@ -177,7 +185,7 @@ async def test_dead_letters_are_listed_in_pages(http: httpx.AsyncClient, app: Ap
 async def test_dead_letters_far_behind_are_found_by_going_on(
     http: httpx.AsyncClient, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dalsegno.engine.dead.LOOKED_AT", 2)
+    monkeypatch.setattr("dalsegno.engine.operations.dead_letters.LOOKED_AT", 2)
     own = {"name": "own", "nodes": [{"id": "it", "type": "task", "parameters": {"task": "fail"}}]}
     dead_long = await fail_of_the_system(http)
     for _ in range(3):
@@ -204,7 +212,7 @@ async def test_what_is_no_dead_letter_is_refused(http: httpx.AsyncClient, id: st
     indirect=["store_url"],
 )
 def test_the_command_lists_retries_and_drops(store_url: str, way: str) -> None:
-    app = App(store_url)
+    app = App(store_url, settings=EngineSettings(missing_tasks="fail"))
     with LiveServer(app) as live:
         execution = httpx.post(f"{live.url}/v1/executions", json={"definition": LOST}).json()["id"]
         until = time.monotonic() + 20
@@ -214,16 +222,14 @@ def test_the_command_lists_retries_and_drops(store_url: str, way: str) -> None:
         place = ("--store", store_url) if way == "store" else ("--server", live.url)
 
         def command(*words: str) -> Any:
-            line = [sys.executable, "-m", "dalsegno", "dead", *words, *place, "--json"]
-            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+            done = run_program("dead", *words, *place, "--json")
             assert done.returncode == 0, done.stderr
             return json.loads(done.stdout)
 
         (letter,) = command("ls")["dead"]
         assert (letter["execution"], letter["code"]) == (execution, "TASK_NOT_FOUND")
         if way == "store":
-            line = [sys.executable, "-m", "dalsegno", "doctor", "--store", store_url, "--json"]
-            told = json.loads(subprocess.run(line, capture_output=True, check=False, timeout=60).stdout)
+            told = json.loads(run_program("doctor", "--store", store_url, "--json").stdout)
             (check,) = [each for each in told["checks"] if each["name"] == "dead letters"]
             assert (check["status"], check["cure"]) == ("warn", "dalsegno dead ls")
         assert command("drop", letter["id"])["execution"] == execution

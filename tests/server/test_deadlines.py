@@ -14,7 +14,8 @@ from dalsegno.app import App
 from dalsegno.engine.committer import Committer
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
-from dalsegno.server import ServerSettings, deadlines, errands
+from dalsegno.server import ServerSettings, background_tasks
+from dalsegno.server.http import deadlines
 from tests.server.hurry import executions, in_a_hurry, serving, started, unknown, until
 
 
@@ -157,13 +158,13 @@ async def test_path_with_a_slash_in_a_name_is_told_as_it_came(
     """While a route runs it stands in the path as a character that cannot be written down."""
     hangs = asyncio.Event()
 
-    async def versions(*_: object) -> object:
+    async def version_of(*_: object) -> object:
         await hangs.wait()
-        return []
+        return None
 
     async with serving() as http:
-        archive = http._transport.app.state.office.client.stack.archive  # type: ignore[attr-defined]
-        monkeypatch.setattr(type(archive), "versions", versions)
+        archive = http._transport.app.state.services.client.stack.archive  # type: ignore[attr-defined]
+        monkeypatch.setattr(type(archive), "version_of", version_of)
         async with in_a_hurry(http):
             reply = await http.get("/v1/definitions/a%2Fb/versions")
         assert reply.status_code == 503, reply.text
@@ -184,7 +185,7 @@ async def test_what_breaks_when_nobody_waits_for_it_is_logged(
 async def test_what_hangs_does_not_keep_a_server_from_stopping(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(errands, "PARTING", 0.05)
+    monkeypatch.setattr(background_tasks, "PARTING", 0.05)
     async with asyncio.timeout(30), serving() as http:
         Hanging(monkeypatch)
         await told_unknown(http)

@@ -10,10 +10,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
-from dalsegno.server import create_application
-from dalsegno.server.keys import KeyBook
-from dalsegno.server.sessions import COOKIE
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.sessions import COOKIE
 from tests.server.hurry import DEADLINE, SETTINGS, executions, in_a_hurry, started, unknown, until
 from tests.server.silence import Witness
 from tests.servers.postgres import PostgresServer
@@ -96,11 +96,11 @@ async def test_who_cannot_be_known_in_time_is_told_that_nothing_was_done(
     http: httpx.AsyncClient, application: FastAPI, app: App, witness: Witness
 ) -> None:
     """By a session, of which the store alone knows; and at a webhook, which it alone knows."""
-    office, stack = application.state.office, app.client.stack
-    await KeyBook(stack.records, stack.clock).add("somebody", ["admin"])
-    office.doorman.look_again()
-    await office.doorman.keys()
-    office.doorman.patience = DEADLINE
+    services, stack = application.state.services, app.client.stack
+    await KeyRecords(stack.records, stack.clock).add("somebody", ["admin"])
+    services.authenticator.look_again()
+    await services.authenticator.keys()
+    services.authenticator.patience = DEADLINE
     session = {"Cookie": f"{COOKIE}={'0' * 64}"}
     async with in_a_hurry(http), witness.silence():
         for method, path in (("GET", "/v1/executions"), ("GET", "/v1/health"), ("POST", "/v1/hooks/some")):

@@ -82,6 +82,19 @@ async def test_versions_differ_and_aliases_name_them(http: httpx.AsyncClient) ->
     assert (await http.delete("/v1/definitions/sum/aliases/stable")).status_code == 404
 
 
+async def test_pages_of_versions_follow_each_other(http: httpx.AsyncClient) -> None:
+    for seconds in range(1, 6):
+        changed = {**GRAPH, "nodes": [GRAPH["nodes"][0], {**GRAPH["nodes"][1], "timeout": f"{seconds}s"}]}
+        await http.post("/v1/definitions", json=changed)
+    first = (await http.get("/v1/definitions/sum/versions?limit=2")).json()
+    second = (await http.get("/v1/definitions/sum/versions?limit=2&before=4")).json()
+    assert [[each["version"] for each in page] for page in (first, second)] == [[5, 4], [3, 2]]
+    again = await http.post("/v1/definitions", json=GRAPH)
+    assert (again.json()["status"], again.json()["previous"]) == ("new", 5)
+    again = await http.post("/v1/definitions", json=changed)
+    assert (again.json()["status"], again.json()["previous"]) == ("current again", 6)
+
+
 async def test_pages_of_definitions_follow_each_other(http: httpx.AsyncClient) -> None:
     for name in "abcde":
         await http.post("/v1/definitions", json={**GRAPH, "name": name})

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from fastapi import FastAPI
 
+from dalsegno.admin.triggers import LOCKS, triggers_of
+from dalsegno.admin.webhook_signatures import PRESETS, sign
 from dalsegno.app import App
-from dalsegno.engine.webhook_signatures import PRESETS, sign
-from dalsegno.errors import Conflict, InvalidInput
-from dalsegno.server import ServerSettings, create_application
+from dalsegno.engine.schedules.schedules import ScheduleRecords
+from dalsegno.errors import Conflict, InvalidDefinition
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from tests.server.conftest import LASTING
 from tests.server.test_executions import ended
 from tests.server.test_keys import bearer, make_key
 
@@ -194,7 +200,11 @@ async def test_what_cannot_be_made_is_refused_and_nothing_is_stored(http: httpx.
         (report(NIGHTLY), 409, "not made by a deploy"),
         (report({**HOOK, "parameters": {"path": "a b"}}), 422, "node 'hook'"),
         (report({**HOOK, "parameters": {"path": "a", "method": "GET"}}), 422, "POST, PUT, PATCH, not GET"),
-        (report({**NIGHTLY, "id": "s", "parameters": {"cron": "61 * * * *"}}), 422, "node 's'"),
+        (
+            report({**NIGHTLY, "id": "s", "parameters": {"cron": "61 * * * *"}}),
+            422,
+            "/nodes/0/parameters/cron",
+        ),
         (report(*({**HOOK, "id": each, "parameters": {"path": "same"}} for each in "ab")), 422, "same path"),
         (
             report({**NIGHTLY, "id": "s"}, input_schema={"type": "object", "required": ["shop"]}),
@@ -273,8 +283,107 @@ def test_an_application_deploys_in_the_same_way(store_url: str) -> None:
             ("report.hook", "removed"),
         ]
         assert app.schedules.list() == []
-        with pytest.raises(InvalidInput, match="node 'nightly'"):
+        with pytest.raises(InvalidDefinition, match=r"/nodes/0/parameters/cron: .* has 6 fields"):
             app.deploy(report({**NIGHTLY, "parameters": {"cron": "0 2 * * * *"}}))
         app.schedules.add("report/nightly", "@daily", "report")
         with pytest.raises(Conflict, match="not made by a deploy"):
             app.deploy(report(NIGHTLY))
+
+
+# -- versions of other kinds -----------------------------------------------------------------------------------
+
+
+def with_a_python_workflow(store_url: str) -> App:
+    app = App(store_url)
+
+    @app.workflow
+    async def report() -> int:
+        return 1
+
+    return app
+
+
+@LASTING
+def test_a_python_workflow_that_replaces_a_graph_ends_what_its_nodes_made(store_url: str) -> None:
+    graphs = App(store_url)
+    graphs.deploy(report(NIGHTLY, HOOK))
+    assert [each.name for each in graphs.schedules.list()] == ["report/nightly"]
+    program = with_a_python_workflow(store_url)
+    with program.running(worker=False):
+        assert program.schedules.list() == []
+        assert program.host.call(triggers_of(program.engine).webhooks.page()) == []
+        assert [each.status for each in program.deploy(report(NIGHTLY)).triggers] == ["added"]
+    graphs.close()
+
+
+# -- deploys at the same time ----------------------------------------------------------------------------------
+
+
+def scheduled(number: int) -> dict[str, Any]:
+    return report({**NIGHTLY, "id": f"n{number}", "parameters": {"cron": f"{number} 2 * * *"}})
+
+
+async def planned(app: App) -> list[str]:
+    return [each.name for each in await app.schedules.alist()]
+
+
+@LASTING
+async def test_a_deploy_that_was_overtaken_leaves_the_schedules_of_the_current_version(
+    store_url: str,
+) -> None:
+    """Another one stores its version, and makes its schedule, before the first has made its own."""
+    first, second = App(store_url), App(store_url)
+    async with first.running(worker=False), second.running(worker=False):
+        store = first.client.stack.archive.put_definition
+
+        async def put(*given: Any) -> Any:
+            stored = await store(*given)
+            await second.adeploy(scheduled(3))
+            return stored
+
+        first.client.stack.archive.put_definition = put  # type: ignore[method-assign]
+        await first.adeploy(scheduled(2))
+        assert await planned(second) == ["report/n3"]
+
+
+@LASTING
+async def test_a_deploy_during_another_ones_changes_leaves_the_schedules_of_the_current_version(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = App(store_url), App(store_url)
+    async with first.running(worker=False), second.running(worker=False):
+        await first.adeploy(scheduled(1))
+        add, later = ScheduleRecords.add, []
+
+        async def overtaken(book: ScheduleRecords, *given: Any, **options: Any) -> Any:
+            """The current version changes just before the first schedule is added."""
+            if not later:
+                await second.client.deploy(scheduled(3))
+                later.append(asyncio.ensure_future(second.adeploy(scheduled(3))))
+            return await add(book, *given, **options)
+
+        monkeypatch.setattr(ScheduleRecords, "add", overtaken)
+        await first.adeploy(scheduled(2))
+        await later[0]
+        assert await planned(second) == ["report/n3"]
+
+
+@LASTING
+async def test_many_deploys_at_once_leave_the_triggers_of_the_current_version(store_url: str) -> None:
+    apps = [App(store_url) for _ in range(3)]
+    async with apps[0].running(worker=False), apps[1].running(worker=False), apps[2].running(worker=False):
+        await asyncio.gather(*(apps[number % 3].adeploy(scheduled(number)) for number in range(9)))
+        current = await apps[0].client.stack.archive.definition("report")
+        assert current is not None
+        [node] = [each["id"] for each in msgspec.json.decode(current.source)["nodes"] if each["id"] != "say"]
+        assert await planned(apps[0]) == [f"report/{node}"]
+        assert (await apps[0].adeploy(report())).triggers[0].status == "removed"
+        assert await planned(apps[0]) == []
+
+
+async def test_the_lock_of_a_process_that_died_is_passed_over(http: httpx.AsyncClient, app: App) -> None:
+    stack = app.client.stack
+    await stack.records.put(LOCKS, "report", msgspec.json.encode(stack.ledger.now() - 0.001))
+    [made] = await deploy(http, NIGHTLY)
+    assert made["status"] == "added"
+    assert await stack.records.get(LOCKS, "report") is None

@@ -64,7 +64,7 @@ async def test_a_server_that_stops_ends_the_stream(http: httpx.AsyncClient, appl
     execution = await started(http)
     waiting = asyncio.create_task(all_sent(http, execution, seconds=60))
     await asyncio.sleep(0.1)
-    application.state.office.closing.set()
+    application.state.services.closing.set()
     began = time.monotonic()
     assert [each.kind for each in await waiting] == ["checked"]
     assert time.monotonic() - began < 30

@@ -13,10 +13,11 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.audit import WAITING
-from dalsegno.server.failures import ADDRESSES
-from dalsegno.server.visit import Visit
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.audit import WAITING
+from dalsegno.server.http.rate_limits import ADDRESSES
+from dalsegno.server.http.request import GuardedRequest
 from tests.docs.pages import DOCS
 from tests.server.test_definitions import GRAPH
 from tests.server.test_keys import bearer, make_key
@@ -145,7 +146,7 @@ async def test_names_of_this_machine_are_its_own(http: httpx.AsyncClient, host: 
 
 async def test_two_hosts_are_none(http: httpx.AsyncClient) -> None:
     scope = {"method": "GET", "path": "/", "headers": [(b"host", b"localhost"), (b"host", b"evil.example")]}
-    assert Visit(scope).host is None
+    assert GuardedRequest(scope).host is None
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,9 @@ async def test_a_listed_name_counts_and_every_name_only_behind_a_key(
 async def test_behind_tls_a_page_without_it_is_another_origin() -> None:
     def own(scheme: str, host: bytes, origin: bytes) -> bool:
         headers = [(b"host", host), (b"origin", origin)]
-        return Visit({"method": "POST", "path": "/", "scheme": scheme, "headers": headers}).is_from_own_page
+        return GuardedRequest(
+            {"method": "POST", "path": "/", "scheme": scheme, "headers": headers}
+        ).is_from_own_page
 
     assert own("https", b"a.example", b"https://a.example")
     assert not own("https", b"a.example", b"http://a.example")
@@ -253,7 +256,7 @@ async def test_no_detour_leads_past_the_key(
 ) -> None:
     """Spoken without a client in between, which would straighten the path."""
     await make_key(app, "admin")
-    application.state.office.doorman.look_again()
+    application.state.services.authenticator.look_again()
     assert await status_of(application, path) in (401, 404, 405)  # webhooks take no GET
 
 
@@ -331,7 +334,7 @@ async def test_no_key_no_reading(app: App, http: httpx.AsyncClient) -> None:
     """Who may not come in cannot make the server read and parse a body."""
     await make_key(app, "admin")
     application: FastAPI = http._transport.app  # type: ignore[attr-defined]
-    application.state.office.doorman.look_again()
+    application.state.services.authenticator.look_again()
 
     async def never() -> AsyncIterator[bytes]:
         raise AssertionError("read")

@@ -14,7 +14,7 @@ import uvicorn
 
 from dalsegno.app import App
 from dalsegno.server import ServerSettings
-from dalsegno.server.connections import http_protocol
+from dalsegno.server.http.connections import http_protocol
 from tests.server.conftest import LiveServer
 
 SETTINGS = ServerSettings(header_seconds=0.5, body_seconds=0.5, body_bytes=2000, idle_seconds=4)

@@ -9,9 +9,10 @@ from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.guard import Guard
-from dalsegno.server.table import Table
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.http.guard import Guard
+from dalsegno.server.http.routing import Table
 from tests.server.test_keys import bearer, book_of, make_key
 
 
@@ -39,7 +40,7 @@ class Stream:
     """An application that sends piece after piece, and what a watcher saw of it."""
 
     def __init__(self, application: FastAPI) -> None:
-        self.guard = Guard(self.send_pieces, application.state.office, Table((), "/v1"))
+        self.guard = Guard(self.send_pieces, application.state.services, Table((), "/v1"))
         self.seen: list[Message] = []
         self.before: dict[int, Any] = {}
 

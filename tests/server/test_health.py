@@ -11,9 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno import App
+from dalsegno.error_causes import CAUSES
 from dalsegno.errors import Unavailable
-from dalsegno.server.causes import CAUSES
-from dalsegno.server.schemas.operation import Part
+from dalsegno.server.schemas.operations import Part
 
 
 def part(health: dict[str, Any], name: str) -> Part:
@@ -68,7 +68,7 @@ async def test_a_store_that_hangs_is_not_waited_for(
         await asyncio.Event().wait()
 
     answer_with(hangs, app, monkeypatch)
-    monkeypatch.setattr("dalsegno.server.reaching.PATIENCE", 0.05)
+    monkeypatch.setattr("dalsegno.server.operations.store_probe.PATIENCE", 0.05)
     answer = await http.get("/v1/health/ready")
     assert (answer.status_code, "did not answer" in answer.json()["detail"]) == (503, True)
 
@@ -76,7 +76,7 @@ async def test_a_store_that_hangs_is_not_waited_for(
 async def test_a_stopping_server_is_alive_but_not_ready(
     http: httpx.AsyncClient, application: FastAPI
 ) -> None:
-    application.state.office.closing.set()
+    application.state.services.closing.set()
     assert (await http.get("/v1/health/ready")).status_code == 503
     assert (await http.get("/v1/health/live")).status_code == 200
 

@@ -23,7 +23,7 @@ async def test_an_expensive_key_is_refused_at_once(http: httpx.AsyncClient) -> N
         refused = await http.post("/v1/executions", json=start)
     assert refused.status_code == 422, refused.text
     assert "the limit key_instructions of 20,000" in refused.text
-    assert gaps.longest < 0.2
+    assert gaps.longest < 0.1
 
     start = {"workflow": "keyed", "input": {"items": [1, 2]}}
     assert (await http.post("/v1/executions", json=start)).status_code == 201

@@ -12,13 +12,14 @@ import msgspec
 import pytest
 from fastapi import FastAPI
 
+from dalsegno.admin.keys import KIND, Key, KeyRecords, Scope, is_secret_of, read_key
 from dalsegno.app import App
 from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound
-from dalsegno.server import ServerSettings, create_application, paths
-from dalsegno.server.access import Scope
-from dalsegno.server.doorman import check_listening
-from dalsegno.server.failures import ADDRESSES, WINDOW, Failures
-from dalsegno.server.keys import KIND, Key, KeyBook, is_secret_of, read_key
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.authentication import check_listening
+from dalsegno.server.http import paths
+from dalsegno.server.http.rate_limits import ADDRESSES, WINDOW, Failures
 from tests.server.test_definitions import GRAPH
 
 START = {"definition": GRAPH, "input": {"n": 1}}
@@ -28,9 +29,9 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def book_of(app: App) -> KeyBook:
+def book_of(app: App) -> KeyRecords:
     stack = app.client.stack
-    return KeyBook(stack.records, stack.clock)
+    return KeyRecords(stack.records, stack.clock)
 
 
 async def make_key(app: App, *scopes: Scope, name: str = "somebody", expires: str | None = None) -> str:

@@ -11,13 +11,12 @@ import httpx
 import msgspec
 import pytest
 from fastapi import FastAPI
+from pydantic import BaseModel
 
 from dalsegno.app import App
-from dalsegno.engine.offload import OffloadLimits
-from dalsegno.server import create_application
-from dalsegno.server.application import Roles
+from dalsegno.lang.values import regex
+from dalsegno.server.application import Roles, create_application
 from tests.server.test_offload import watched, wide_graph
-from tests.waiting import come_about
 
 pytestmark = pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 JSON = {"Content-Type": "application/json"}
@@ -32,6 +31,13 @@ async def server(app: App) -> AsyncIterator[FastAPI]:
 
     @app.node("own-type")
     async def own(context: object, parameters: object) -> None:
+        del context, parameters
+
+    class Sized(BaseModel, extra="forbid"):
+        size: int
+
+    @app.node("sized", parameters=Sized)
+    async def sized(context: object, parameters: Sized) -> None:
         del context, parameters
 
     application = create_application(app, roles=Roles(worker=False, scheduler=False))
@@ -139,7 +145,7 @@ async def test_a_large_key_is_evaluated_in_a_process(http: httpx.AsyncClient, se
     assert refused.status_code == 422
     assert "must be a text or a number" in refused.json()["detail"]
     assert lag.is_short, vars(lag)
-    inspection = await server.state.office.client.stack.ledger.inspect(made.json()["id"])
+    inspection = await server.state.services.client.stack.ledger.inspect(made.json()["id"])
     assert [token.limit_key for token in inspection.tokens] == ["ann"]
 
 
@@ -150,7 +156,7 @@ async def test_an_approval_of_a_large_graph_is_not_worked_on_in_the_loop(
     graph["nodes"].append({"id": "s", "type": "script", "parameters": {"source": "return 1"}})
     posted = await http.post("/v1/definitions", content=json.dumps(graph), headers=JSON)
     assert posted.status_code == 201, posted.text
-    client = server.state.office.client
+    client = server.state.services.client
     async with watched() as lag:
         await client.withdraw_approval(posted.json()["hash"])
         await client.approve_definition(posted.json()["hash"], "ann")
@@ -159,19 +165,60 @@ async def test_an_approval_of_a_large_graph_is_not_worked_on_in_the_loop(
     assert (await client.definition_approvals.of(part.hash)).by == "ann"
 
 
-async def test_own_node_types_do_not_keep_other_graphs_from_a_process(
-    http: httpx.AsyncClient, server: FastAPI
+async def test_graphs_with_own_node_types_are_checked_in_a_process(
+    http: httpx.AsyncClient, server: FastAPI, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offload = server.state.office.client.offload
-    offload.configure(OffloadLimits(idle_seconds=0.01))
-    large = wide_graph(2_000, "built-in")
-    assert (await http.post("/v1/definitions", json=large)).status_code == 201
-    assert offload._starts_processes
-    await come_about(lambda: offload.processes == 0, "the process")
+    offload = server.state.services.client.offload
+    in_thread = []
+    small = offload.small
+    monkeypatch.setattr(offload, "small", lambda work, *given: in_thread.append(work) or small(work, *given))
     own = wide_graph(2_000, "own")
     own["nodes"][7]["type"] = "own-type"
+    own["nodes"][8] |= {"type": "sized", "parameters": {"size": 5}}
     assert (await http.post("/v1/definitions", json=own)).status_code == 201
-    assert offload.processes == 0
+    assert [work.__name__ for work in in_thread] == ["_checked"]
+    assert offload.processes == 1
+
+
+@pytest.mark.parametrize("nodes", [2, 1_000], ids=["thread", "process"])
+async def test_parameters_of_own_node_types_are_checked_where_their_code_is(
+    http: httpx.AsyncClient, nodes: int
+) -> None:
+    own = wide_graph(nodes, "own")
+    own["nodes"][0] |= {"type": "sized", "parameters": {"size": "much"}}
+    own["nodes"][1] |= {"type": "sized", "parameters": {"sise": 1}}
+    refused = await http.post("/v1/definitions", json=own)
+    assert refused.status_code == 422
+    places = [(each["pointer"], each["rule"]) for each in refused.json()["findings"]]
+    assert ("/nodes/0/parameters/size", "bad-parameter") in places
+    assert any(pointer.startswith("/nodes/1/parameters") for pointer, _ in places)
+
+
+@pytest.mark.parametrize("kind", ["graph", "form", "script"])
+async def test_costly_patterns_are_not_compiled_in_a_thread(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Other threads, and with them the loop, stand still meanwhile."""
+
+    def refuse(pattern: str, options: object) -> None:
+        raise AssertionError(f"{pattern} is compiled in the process of the loop")
+
+    monkeypatch.setattr(regex.re2, "compile", refuse)
+    schema = {"patternProperties": {rf"^\pL{{{20 - number}}}$": {} for number in range(5)}}
+    node: dict[str, Any] = {"id": "a", "type": "approval", "parameters": {"form": schema}}
+    if kind == "script":
+        source = f"```\ninput_schema: {json.dumps(schema)}\n```\nworkflow costly(inputs) {{\n  return 1\n}}\n"
+        body = {"source": source, "kind": "script"}
+    elif kind == "form":
+        body = {"name": "costly", "nodes": [node]}
+    else:
+        body = {"name": "costly", "nodes": [node | {"parameters": {}}], "input_schema": schema}
+    checked = await http.post("/v1/definitions/validate", json=body)
+    assert checked.json()["valid"], checked.text
+    assert (await http.post("/v1/definitions", json=body)).status_code == 201
+    if kind != "form":
+        started = await http.post("/v1/executions", json={"workflow": "costly", "input": {"Ann": 1}})
+        assert started.status_code == 201, started.text
 
 
 async def test_a_large_delivery_is_not_read_in_the_loop(http: httpx.AsyncClient) -> None:

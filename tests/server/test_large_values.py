@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from dalsegno.app import App
 from dalsegno.core.commands import cancel
 from dalsegno.engine.client import Client
-from dalsegno.engine.memory import give_back_large_values
+from dalsegno.engine.process import give_back_large_values
 from dalsegno.model.transition import Applied
-from dalsegno.server import ServerSettings, create_application, office
-from dalsegno.server.application import Roles
-from dalsegno.server.connections import http_protocol
+from dalsegno.server import ServerSettings, services
+from dalsegno.server.application import Roles, create_application
+from dalsegno.server.http.connections import http_protocol
 from tests.peak_memory import peak_kib, reset_peak
 from tests.server.conftest import LASTING, LiveServer
 
@@ -130,7 +130,7 @@ def test_large_replies_at_once_take_turns(server: Server, executions: list[str])
 def test_whoever_reads_slowly_holds_up_others_for_a_while_only(
     server: Server, executions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dalsegno.server.large_values.LEAST_RATE", SIZE)
+    monkeypatch.setattr("dalsegno.server.http.replies.LEAST_RATE", SIZE)
     before = reset_peak()
     stop = threading.Event()
     with ExitStack() as stack:
@@ -164,7 +164,7 @@ def drip(readers: Sequence[socket.socket], stop: threading.Event) -> None:
 def test_who_waits_too_long_is_told_to_come_again(
     store_url: str, executions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(office, "WAITING", dataclasses.replace(office.WAITING, wait_seconds=0.3))
+    monkeypatch.setattr(services, "WAITING", dataclasses.replace(services.WAITING, wait_seconds=0.3))
     with Server(App(store_url)) as server, ExitStack() as stack:
         for each in executions:
             stack.enter_context(asking(server, f"/v1/executions/{each}"))

@@ -6,9 +6,10 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.keys import KeyBook
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ async def test_a_key_with_control_characters_is_told_what_is_wrong_with_it(
 
 async def test_whoever_may_only_read_sets_nothing(app: App, http: httpx.AsyncClient) -> None:
     stack = app.client.stack
-    _, key = await KeyBook(stack.records, stack.clock).add("reader", ("read",), None)
+    _, key = await KeyRecords(stack.records, stack.clock).add("reader", ("read",), None)
     reader = {"Authorization": f"Bearer {key}"}
 
     assert (await http.get("/v1/limits", headers=reader)).status_code == 200

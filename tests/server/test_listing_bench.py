@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dalsegno.bench.listing import filters
+from tests.servers.forking import run_program
 
 
 def bench(folder: Path, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "dalsegno", "bench", *arguments, "--json"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=200, check=True)
+    done = run_program("bench", *arguments, "--json", cwd=folder, timeout=200)
+    assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -38,6 +37,5 @@ def test_streams_are_checked_and_refused_beyond_the_limit(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("workload", ["listing", "streams"])
 def test_a_store_in_memory_cannot_be_measured(workload: str) -> None:
-    command = [sys.executable, "-m", "dalsegno", "bench", workload, "--store", "memory:"]
-    done = subprocess.run(command, capture_output=True, timeout=100, check=False)
+    done = run_program("bench", workload, "--store", "memory:", timeout=100)
     assert done.returncode == 2, done.stderr

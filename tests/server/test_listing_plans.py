@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteStore, listing
-from dalsegno.adapters.sqlite.connection import connect_reader
+from dalsegno.adapters import listing_plan
+from dalsegno.adapters.sqlite import SqliteStore
+from dalsegno.adapters.sqlite.archive import listing
+from dalsegno.adapters.sqlite.connections.connection import connect_reader
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.bench.crowd import known, seed
 from dalsegno.bench.listing import filters
+from dalsegno.bench.seed import known_in_sqlite, seed_sqlite
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.testing import FakeClock
 
@@ -32,8 +34,8 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sqlite3.Connecti
     path: Path = tmp_path_factory.mktemp("crowd") / "crowd.db"
     SqliteStore.open(path, FakeClock()).close()
     url = f"sqlite:///{path}"
-    seed(url, EXECUTIONS, lambda _line: None)
-    assert known(url) == EXECUTIONS
+    seed_sqlite(url, EXECUTIONS, lambda _line: None)
+    assert known_in_sqlite(url) == EXECUTIONS
     connection = connect_reader(path)
     yield connection
     connection.close()
@@ -69,7 +71,7 @@ def test_the_way_taken_does_not_change_the_page(
     crowd: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     pages = _pages(crowd, FILTERS[name])
-    monkeypatch.setattr(listing, "_shortest", lambda *_: listing._NEWEST)
+    monkeypatch.setattr(listing, "_shortest", lambda *_: listing_plan.NEWEST)
 
     assert pages == _pages(crowd, FILTERS[name])
 

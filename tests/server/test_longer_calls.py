@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.server import bulk
+from dalsegno.server.executions import bulk
 from tests.server.hurry import DEADLINE, executions, in_a_hurry, serving, started
 
 

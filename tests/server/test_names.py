@@ -8,13 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from dalsegno.app import App
-from dalsegno.server import create_application
-from dalsegno.server.messages import Failed, Message, body_of
+from dalsegno.admin.alerts import Failed, Message, body_of
 from tests.server import test_alerts, test_submissions, test_webhooks
-from tests.server.test_alerts import by_hand, office  # noqa: F401 - fixtures
+from tests.server.document import openapi_document
+from tests.server.test_alerts import by_hand, services  # noqa: F401 - fixtures
 
-SCHEMAS: dict[str, Any] = create_application(App("memory:")).openapi()["components"]["schemas"]
+SCHEMAS: dict[str, Any] = openapi_document()["components"]["schemas"]
 OUTSIDE = ("memory", "sqlite")
 """Stores: none of this is theirs to decide."""
 EARLIER = {
@@ -61,12 +60,12 @@ async def test_senders_of_webhooks_get_an_id_and_a_state(http: httpx.AsyncClient
 @pytest.mark.usefixtures("by_hand")
 async def test_alerts_tell_of_executions_by_id_and_state(
     http: httpx.AsyncClient,
-    office: Any,  # noqa: F811
+    services: Any,  # noqa: F811 - a fixture
 ) -> None:
     async with test_alerts.receiver() as other:
         await http.put("/v1/alerts/ops", json={"url": other.url, "every": 0})
         execution = await test_alerts.fail_once(http)
-        await test_alerts.Alerting(office).round()
+        await test_alerts.Alerting(services).round()
     [failure] = other.got[0]["failures"]
     assert (failure["id"], failure["state"], failure["execution"]) == (execution, "FAILED", execution)
 

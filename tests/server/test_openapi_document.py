@@ -9,11 +9,10 @@ from typing import Any
 
 import httpx
 
-from dalsegno.app import App
-from dalsegno.server import create_application
-from dalsegno.server.problems import MEDIA_TYPE, REFERENCE, STATUSES, Problem
+from dalsegno.server.http.problems import MEDIA_TYPE, REFERENCE, STATUSES, Problem
+from tests.server.document import openapi_document
 
-DOCUMENT = create_application(App("memory:")).openapi()
+DOCUMENT = openapi_document()
 NAMES = Path(__file__).with_name("operations.txt")
 """What generated clients call. A name changes only with the route that it stands for."""
 
@@ -32,6 +31,9 @@ FREE_FORM = {
     "EventInfo/data": "differs by the event's kind",
     "Execution/error": "an error with details of the user's",
     "Execution/input": "a value of the user's",
+    "HandCompleteRequest/output": "a value of the user's",
+    "OpenTaskInfo/input": "a value of the user's",
+    "OpenTaskInfo/returns": "a JSON Schema of the program's author",
     "Execution/output": "a value of the user's",
     "GraphDocument/dag": "a graph document; its schema is published apart",
     "GraphDocument/edges[]": "a graph document; its schema is published apart",

@@ -26,9 +26,9 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from dalsegno.app import App
-from dalsegno.server import create_application
 from dalsegno.server.schemas.tasks import LONGEST_WAIT
 from tests.server.conftest import LiveServer
+from tests.server.document import openapi_document
 
 EXAMPLES = int(os.environ.get("DALSEGNO_API_EXAMPLES", "3"))
 """Of each route, good ones and bad ones; ``make soak`` tries 100."""
@@ -55,7 +55,7 @@ TELLS_WHAT_IS_WRONG = "/v1/definitions/validate"
 """Whatever it is given is answered with 200 and everything that is wrong with it."""
 STREAMED = ("/v1/executions/endings",)
 """To the document a stream is a text; this tool takes each of its events for an answer."""
-SCHEMA = schemathesis.openapi.from_dict(create_application(App("memory:")).openapi())
+SCHEMA = schemathesis.openapi.from_dict(openapi_document())
 OPERATIONS = {
     f"{operation.method.upper()} {operation.path}": operation
     for operation in (found.ok() for found in SCHEMA.get_all_operations())

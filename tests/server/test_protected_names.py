@@ -15,8 +15,7 @@ import pytest
 
 from dalsegno.app import App
 from dalsegno.engine.secrets.credentials import KIND
-from dalsegno.engine.secrets.key_source import KEY_VARIABLE
-from dalsegno.engine.secrets.keys import new_key
+from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
 from tests.server.conftest import LASTING, LiveServer
 
 TOKEN = "t0ken-of-the-bank"

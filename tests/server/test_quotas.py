@@ -11,12 +11,13 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno import App
-from dalsegno.engine.starting import STARTER_TAG
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server import key_usage as usage
-from dalsegno.server.access import Caller
-from dalsegno.server.key_usage import KeyUsage, TokenBucket
-from dalsegno.server.quotas import Quotas
+from dalsegno.admin.keys import Quotas
+from dalsegno.engine.starting.start import STARTER_TAG
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth import quotas as usage
+from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.quotas import KeyUsage, TokenBucket
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import ended
@@ -178,8 +179,8 @@ async def test_streams_and_waiting_calls_count_together(app: App, http: httpx.As
     made = (await http.post("/v1/executions", json={"definition": WAITS}, headers=key)).json()["id"]
     path = f"/v1/executions/{made}"
     waits = asyncio.create_task(http.get(f"{path}/wait", params={"seconds": 30}, headers=key))
-    office = http._transport.app.state.office  # type: ignore[attr-defined]
-    await come_about(lambda: office.usage.open_streams, "the call waits")
+    services = http._transport.app.state.services  # type: ignore[attr-defined]
+    await come_about(lambda: services.usage.open_streams, "the call waits")
     refused(
         await http.get(f"{path}/wait", headers=key), 429, "DS-332", "has 1 event streams", "its quota is 1"
     )
@@ -189,10 +190,10 @@ async def test_streams_and_waiting_calls_count_together(app: App, http: httpx.As
     refused(await http.post("/v1/executions/endings", json=endings, headers=key), 429, "DS-332")
     await http.post(f"{path}/signals", json={"name": "go", "payload": {"by": "Ann"}}, headers=key)
     assert (await waits).json()["state"] == "COMPLETED"
-    assert not office.usage.open_streams
+    assert not services.usage.open_streams
     assert (await http.get(f"{path}/stream", headers=key)).status_code == 200
     assert (await http.post("/v1/executions/endings", json=endings, headers=key)).status_code == 200
-    assert not office.usage.open_streams
+    assert not services.usage.open_streams
 
 
 def test_one_key_cannot_take_all_streams_of_a_server() -> None:

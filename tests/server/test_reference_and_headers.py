@@ -7,8 +7,8 @@ import re
 import httpx
 import pytest
 
-from dalsegno.server.problems import MEDIA_TYPE, REFUSALS
-from dalsegno.server.reference import FILES
+from dalsegno.server.http.openapi import FILES
+from dalsegno.server.http.problems import MEDIA_TYPE, REFUSALS
 
 
 async def test_every_reply_carries_the_headers(http: httpx.AsyncClient) -> None:

@@ -11,10 +11,11 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno import App
-from dalsegno.engine.remote import Orchestrator
-from dalsegno.engine.standin import Answer, Remotely
+from dalsegno.engine.remote.orchestrator import Orchestrator
+from dalsegno.engine.remote.task_proxy import Answer, RemoteSteps
 from dalsegno.errors import Unavailable
-from dalsegno.server import ServerSettings, create_application
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
 from tests.server.test_executions import deploy_script, ended
 
 GRAPH: dict[str, Any] = {
@@ -199,6 +200,21 @@ async def test_a_task_that_a_living_worker_does_not_know_of_goes_back_without_a_
     assert [token.losses for token in inspection.tokens] == [0]
 
 
+async def test_a_task_that_a_worker_has_confirmed_and_no_longer_names_goes_back(
+    http: httpx.AsyncClient, app: App, execution: str
+) -> None:
+    """It was killed, and started again under the same name."""
+    (task,) = await claim(http)
+    assert await beat(http, "w1", task) == []
+    for _ in range(6):
+        await asyncio.sleep(0.2)
+        assert await beat(http, "w1") == []
+    (again,) = await claim(http, "w1", wait=1)
+    assert (again["id"], again["fence"]) == (task["id"], task["fence"] + 1)
+    assert (await complete(http, again, {"small": 1})).status_code == 200
+    assert (await ended(http, execution))["state"] == "COMPLETED"
+
+
 async def test_a_call_that_waits_is_woken_by_the_work(http: httpx.AsyncClient) -> None:
     waiting = asyncio.create_task(claim(http, wait=20))
     await asyncio.sleep(0.1)
@@ -307,7 +323,7 @@ async def test_a_call_that_waits_ends_when_the_server_stops(
 ) -> None:
     waiting = asyncio.create_task(claim(http, wait=30))
     await asyncio.sleep(0.2)
-    application.state.office.closing.set()
+    application.state.services.closing.set()
     assert await asyncio.wait_for(waiting, 5) == []
 
 
@@ -318,7 +334,7 @@ async def test_a_store_out_of_order_while_tasks_are_handed_out_loses_none(
         raise Unavailable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Remotely, "ask", broken)
+        patch.setattr(RemoteSteps, "ask", broken)
         body = {"worker": "w1", "queues": ["images"], "wait": 1}
         assert (await http.post("/v1/tasks/claim", json=body)).status_code == 503
     ledger = app.client.stack.ledger

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from dalsegno.app import App
-from dalsegno.engine import retention
-from dalsegno.engine.retention import read_retention
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.upkeep import retention
+from dalsegno.engine.upkeep.retention import read_retention
 from dalsegno.errors import BadConfiguration
 from dalsegno.model.execution import EndState
 from dalsegno.ports.archive import ExecutionFilter

@@ -7,8 +7,8 @@ import asyncio
 import httpx
 import pytest
 
-from dalsegno.lang.script import parsing
-from dalsegno.lang.statements import Program
+from dalsegno.lang.flow.syntax import parser
+from dalsegno.lang.flow.syntax.statements import Program
 
 GRAPH = {"name": "greet", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "hi"}}]}
 HALF_A_CHARACTER = rb"\ud800"
@@ -64,13 +64,13 @@ async def test_a_script_is_parsed_once(
 ) -> None:
     """Parsing is most of the work, and a stranger to us decides how long a script is."""
     parsed: list[int] = []
-    parse = parsing._parse
+    parse = parser._parse
 
     def counted(source: str, start: int) -> Program:
         parsed.append(len(source))
         return parse(source, start)
 
-    monkeypatch.setattr(parsing, "_parse", counted)
+    monkeypatch.setattr(parser, "_parse", counted)
     answer = await http.post(path, content=b"return 1\n", headers=SCRIPT)
     assert answer.status_code in (200, 201), answer.text
     assert len(parsed) == 1

@@ -9,11 +9,10 @@ from typing import Any
 import httpx
 from jsonschema import Draft202012Validator, FormatChecker
 
-from dalsegno.app import App
-from dalsegno.server import create_application
-from dalsegno.server.sources import OTHER_MEDIA_TYPES
+from dalsegno.server.executions.sources import OTHER_MEDIA_TYPES
+from tests.server.document import openapi_document
 
-DOCUMENT = create_application(App("memory:")).openapi()
+DOCUMENT = openapi_document()
 REFERENCE = re.compile(r'"\$ref": "#/([^"]+)"')
 DEPLOY = DOCUMENT["paths"]["/v1/definitions"]["post"]
 

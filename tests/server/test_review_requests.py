@@ -43,7 +43,7 @@ async def test_head_is_get_without_its_body(http: httpx.AsyncClient, path: str) 
 
 async def test_head_of_nothing_and_of_what_only_takes_posts(http: httpx.AsyncClient) -> None:
     assert (await http.head("/v1/nothing")).status_code == 404
-    assert (await http.head("/v1/tasks/claim")).status_code == 405
+    assert (await http.head("/v1/tasks/x/complete")).status_code == 405
 
 
 async def test_head_of_a_stream_ends(http: httpx.AsyncClient) -> None:
@@ -62,7 +62,7 @@ async def test_a_scope_that_is_too_small_is_told_before_the_body_is_read(
     app: App, application: FastAPI, http: httpx.AsyncClient
 ) -> None:
     reader = await make_key(app, "read")
-    application.state.office.doorman.look_again()
+    application.state.services.authenticator.look_again()
     read = 0
 
     async def body() -> AsyncIterator[bytes]:

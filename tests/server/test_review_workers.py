@@ -12,8 +12,9 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.engine.remote import Orchestrator
-from dalsegno.server import ServerSettings, create_application
+from dalsegno.engine.remote.orchestrator import Orchestrator
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
 from tests.server.test_health import part
 from tests.server.test_queues import start, task_graph
 from tests.server.test_remote import beat, claim, complete
@@ -141,7 +142,7 @@ async def test_work_that_waits_for_a_worker_that_lives_is_no_trouble(
 
 @pytest.mark.usefixtures("leases_stay")
 async def test_why_tells_that_the_process_that_ran_a_node_is_gone(http: httpx.AsyncClient, app: App) -> None:
-    command = "from dalsegno.engine.processes import worker_name; print(worker_name())"
+    command = "from dalsegno.engine.worker.directory import worker_name; print(worker_name())"
     ran = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", command], capture_output=True, text=True, check=True
     )

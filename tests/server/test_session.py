@@ -9,8 +9,9 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.sessions import COOKIE, KIND
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.sessions import COOKIE, KIND
 from tests.server.test_definitions import GRAPH
 from tests.server.test_keys import bearer, book_of, make_key
 
@@ -105,7 +106,7 @@ async def test_a_session_expires_and_is_swept(
     app: App, http: httpx.AsyncClient, application: FastAPI
 ) -> None:
     await sign_in(app, http)
-    sessions = application.state.office.doorman.sessions
+    sessions = application.state.services.authenticator.sessions
     sessions.clock = Later(app.client.stack.clock.now() + 3601)
     assert await sessions.find(http.cookies[COOKIE]) is None
     assert await sessions.sweep() == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dalsegno.engine.webhook_signatures import PRESETS, Style, sign, verify
+from dalsegno.admin.webhook_signatures import PRESETS, Style, sign, verify
 from dalsegno.errors import SignatureRefused, StaleDelivery
 
 BODY = b'{"n": 1}'

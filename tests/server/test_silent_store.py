@@ -11,14 +11,16 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.adapters.postgres.store import PostgresStore
+from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.engine.stack import Stack
 from dalsegno.errors import Unavailable
-from dalsegno.server import ServerSettings, create_application, metrics, reaching
-from dalsegno.server.doorman import Doorman
-from dalsegno.server.keys import KeyBook
-from dalsegno.server.office import Office
-from dalsegno.server.sessions import COOKIE
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.authentication import Authenticator
+from dalsegno.server.auth.sessions import COOKIE
+from dalsegno.server.operations import metrics, store_probe
+from dalsegno.server.services import ServerServices
 from tests.server.silence import AFTER_A_LOOK, KEYS_SECONDS, Witness, silence
 from tests.servers.postgres import PostgresServer
 
@@ -46,7 +48,7 @@ def application(app: App) -> FastAPI:
 async def key(http: httpx.AsyncClient, app: App) -> str:
     """Of somebody whom the server has seen before the store fell silent."""
     stack = app.client.stack
-    _, text = await KeyBook(stack.records, stack.clock).add("probe", ["run"])
+    _, text = await KeyRecords(stack.records, stack.clock).add("probe", ["run"])
     await asyncio.sleep(2 * KEYS_SECONDS)
     assert (await http.get("/v1/health", headers=bearer(text))).status_code == 200
     return text
@@ -113,20 +115,20 @@ async def test_health_with_keys_says_so_to_keys_that_were_known(witness: Witness
 async def test_health_does_not_go_by_keys_of_which_one_was_revoked_here(
     witness: Witness, application: FastAPI, key: str
 ) -> None:
-    application.state.office.doorman.look_again()
+    application.state.services.authenticator.look_again()
     async with witness.silence():
         assert (await witness.get("/v1/health", headers=bearer(key))).status_code == 503
 
 
 async def test_noted_uses_of_keys_leave_them_known(witness: Witness, application: FastAPI, key: str) -> None:
-    await application.state.office.doorman.write_uses()
+    await application.state.services.authenticator.write_uses()
     async with witness.silence():
         assert (await witness.get("/v1/health", headers=bearer(key))).json()["status"] == "down"
 
 
 @pytest.fixture
 def hasty_scrapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "PATIENCE", reaching.PATIENCE)
+    monkeypatch.setattr(metrics, "PATIENCE", store_probe.PATIENCE)
 
 
 @pytest.mark.usefixtures("hasty_scrapes")
@@ -156,7 +158,7 @@ def store_is_up(scrape: httpx.Response) -> bool:
 async def test_a_start_that_cannot_be_admitted_is_refused_in_time(
     http: httpx.AsyncClient, application: FastAPI, witness: Witness
 ) -> None:
-    application.state.office.doorman.patience = 1.0
+    application.state.services.authenticator.patience = 1.0
     async with witness.silence(), asyncio.timeout(AFTER_A_LOOK):
         refused = await http.post("/v1/executions", json=START)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
@@ -199,28 +201,28 @@ async def stack() -> AsyncIterator[Stack]:
 async def test_the_answer_comes_before_the_driver_has_given_up_and_it_is_asked_once(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reaching, "PATIENCE", 0.05)
+    monkeypatch.setattr(store_probe, "PATIENCE", 0.05)
     driver = Stubborn()
     stubborn = replace(stack, expect_writable=driver.look)
     async with asyncio.timeout(5):
         for _ in range(3):
             with pytest.raises(Unavailable, match="did not answer"):
-                await reaching.ask_store(stubborn)
+                await store_probe.ask_store(stubborn)
         assert (driver.asked, driver.gave_up) == (1, False)
         driver.may_end.set()
-        await reaching.end_look(stubborn)
+        await store_probe.end_look(stubborn)
     assert driver.gave_up
 
 
 async def test_a_look_is_ended_when_the_server_stops(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reaching, "PARTING", 0.05)
+    monkeypatch.setattr(store_probe, "PARTING", 0.05)
     driver = Stubborn()
     stubborn = replace(stack, expect_writable=driver.look)
-    asking = asyncio.create_task(reaching.ask_store(stubborn))
+    asking = asyncio.create_task(store_probe.ask_store(stubborn))
     await driver.was_asked.wait()
     driver.may_end.set()
     async with asyncio.timeout(5):
-        await reaching.end_look(stubborn)
+        await store_probe.end_look(stubborn)
         assert driver.gave_up
         with pytest.raises(Unavailable):
             await asking
@@ -233,9 +235,9 @@ async def test_metrics_look_at_the_store_once_at_a_time_and_no_more_when_the_ser
     driver = Stubborn()
     async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
         monkeypatch.setattr(app.client.stack.ledger, "queues", driver.look)
-        office = Office(app, ServerSettings())
+        services = ServerServices(app, ServerSettings())
         for _ in range(3):
-            assert b"dalsegno_store_up 0.0" in await metrics.exposition(office)
+            assert b"dalsegno_store_up 0.0" in await metrics.exposition(services)
         assert (driver.asked, driver.gave_up) == (1, False)
         driver.may_end.set()
         await metrics.end_look(app.client.stack)
@@ -246,13 +248,13 @@ async def test_keys_are_read_once_at_a_time_and_no_more_when_the_server_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = Stubborn()
-    monkeypatch.setattr(KeyBook, "all", lambda _: driver.look())
+    monkeypatch.setattr(KeyRecords, "all", lambda _: driver.look())
     async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
-        doorman = Doorman(app, ServerSettings())
+        authenticator = Authenticator(app, ServerSettings())
         for _ in range(3):
             with pytest.raises(Unavailable, match="did not tell the keys"):
-                await doorman.keys(0.05)
+                await authenticator.keys(0.05)
         assert (driver.asked, driver.gave_up) == (1, False)
         driver.may_end.set()
-        await doorman.close()
+        await authenticator.close()
         assert driver.gave_up

@@ -12,7 +12,7 @@ import uvicorn
 
 from dalsegno.app import App
 from dalsegno.server import ServerSettings
-from dalsegno.server.connections import http_protocol
+from dalsegno.server.http.connections import http_protocol
 from tests.server.conftest import LiveServer
 from tests.server.test_guard_live import everything, lives
 from tests.waiting import until

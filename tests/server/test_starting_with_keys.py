@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from dalsegno.engine.webhook_signatures import PRESETS, sign
+from dalsegno.admin.webhook_signatures import PRESETS, sign
 from tests.server.test_approvals import asked, filled, graph, link_for
 from tests.server.test_webhooks import ECHO, SECRET
 

@@ -9,19 +9,19 @@ from typing import Any
 import httpx
 import pytest
 
+from dalsegno.admin.keys import NO_QUOTAS
 from dalsegno.app import App
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import Unavailable
 from dalsegno.model.event import Event
 from dalsegno.ports.archive import Archive
-from dalsegno.server import ServerSettings, broadcast, changes
-from dalsegno.server.access import OPEN
+from dalsegno.server import ServerSettings
 from dalsegno.server.application import Roles
-from dalsegno.server.broadcast import Broadcast, Frame
-from dalsegno.server.frames import OPENING
-from dalsegno.server.key_usage import KeyUsage
-from dalsegno.server.quotas import NO_QUOTAS
-from dalsegno.server.stream import EventStream, execution_stream
+from dalsegno.server.auth.access import OPEN
+from dalsegno.server.auth.quotas import KeyUsage
+from dalsegno.server.streams import execution_feed, state_changes
+from dalsegno.server.streams.execution_feed import OPENING, Broadcast, Frame
+from dalsegno.server.streams.stream import EventStream, execution_stream
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.streaming import Watcher, read_stream
 from tests.server.test_definitions import GRAPH
@@ -121,7 +121,7 @@ async def test_events_come_when_they_happen(live: LiveServer) -> None:
     for watcher in watchers:
         assert watcher.seen == list(range(1, last + 1))
         assert watcher.end == {"state": "COMPLETED", "last": last}
-    assert took < broadcast.LOOK_EVERY, "commits of the same process are not polled for"
+    assert took < execution_feed.LOOK_EVERY, "commits of the same process are not polled for"
 
 
 async def test_more_streams_than_allowed_are_refused_and_seats_come_back(app: App) -> None:
@@ -204,8 +204,8 @@ def numbers(batch: Sequence[Frame]) -> list[int]:
 async def test_a_slow_watcher_loses_nothing_and_holds_up_nobody(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broadcast, "RECENT", 4)
-    monkeypatch.setattr(broadcast, "PAGE", 3)
+    monkeypatch.setattr(execution_feed, "RECENT", 4)
+    monkeypatch.setattr(execution_feed, "PAGE", 3)
     async with app.running():
         client = app.client
         await app.adeploy_script(WAITS)
@@ -311,11 +311,11 @@ async def test_a_store_out_of_reach_interrupts_the_stream(app: App, monkeypatch:
 async def test_a_listener_that_is_too_slow_is_told_what_it_lost(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "WAITING", 3)
+    monkeypatch.setattr(state_changes, "WAITING", 3)
     async with app.running():
         client = app.client
         await app.adeploy_script(WAITS)
-        told = changes.Changes(client.stack.archive, client.stack.clock, asyncio.Event())
+        told = state_changes.Changes(client.stack.archive, client.stack.clock, asyncio.Event())
         app.engine.observe(told)
         listener = await told.open(None)
         listening = told.listen(listener, 5.0)

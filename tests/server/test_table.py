@@ -7,8 +7,8 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from dalsegno.server.application import ROUTERS
-from dalsegno.server.route import PREFIX
-from dalsegno.server.table import Table, TableRoutes
+from dalsegno.server.http.route import PREFIX
+from dalsegno.server.http.routing import Table, TableRoutes
 
 router = APIRouter(prefix="/things")
 

@@ -9,7 +9,7 @@ import pytest
 
 from dalsegno.app import App
 from dalsegno.errors import Unavailable
-from dalsegno.server.approvals import Links
+from dalsegno.server.approvals.links import Links
 from tests.server.conftest import LiveServer
 
 TOKEN = "very-secret-token-0123456789"

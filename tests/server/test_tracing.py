@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from dalsegno import App
 from dalsegno.engine.tracing import ExecutionIds, read_traceparent, span_id, trace_id
-from dalsegno.server import create_application
+from dalsegno.server.application import create_application
 from tests.server.test_executions import deploy_script, ended
 
 CALLS = """workflow calls(inputs) {

@@ -46,7 +46,7 @@ async def test_the_answer_comes_when_the_server_stops(http: httpx.AsyncClient, a
     waiting = asyncio.create_task(http.get(f"/v1/executions/{execution}/wait?seconds=60"))
     began = time.monotonic()
     await asyncio.sleep(0.05)
-    application.state.office.closing.set()
+    application.state.services.closing.set()
     assert (await waiting).json()["state"] == "RUNNING"
     assert time.monotonic() - began < 30
 

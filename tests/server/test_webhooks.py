@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from dalsegno.admin.webhook_signatures import PRESETS, Style, sign
 from dalsegno.app import App
-from dalsegno.engine.webhook_signatures import PRESETS, Style, sign
 from tests.server.test_executions import ended
 
 SECRET = "a-very-secret-word"

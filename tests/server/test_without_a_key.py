@@ -11,11 +11,12 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.audit import LOG, SUMMED_ADDRESSES, Entry, Refusals
-from dalsegno.server.failures import AddressRate
-from dalsegno.server.sessions import COOKIE
-from dalsegno.server.visit import Visit
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.auth.audit import LOG, SUMMED_ADDRESSES, Entry, Refusals
+from dalsegno.server.auth.sessions import COOKIE
+from dalsegno.server.http.rate_limits import AddressRate
+from dalsegno.server.http.request import GuardedRequest
 from tests.server.conftest import LASTING
 from tests.server.test_keys import bearer, make_key
 
@@ -34,15 +35,15 @@ def application(app: App) -> FastAPI:
 
 
 async def stored(application: FastAPI) -> list[Entry]:
-    office = application.state.office
-    await office.audit.flush()
-    found = await office.client.stack.records.entries(LOG, limit=1000)
+    services = application.state.services
+    await services.audit.flush()
+    found = await services.client.stack.records.entries(LOG, limit=1000)
     return [msgspec.json.decode(each.data, type=Entry) for each in found]
 
 
-def reading(**headers: str) -> Visit:
+def reading(**headers: str) -> GuardedRequest:
     pairs = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
-    return Visit({"type": "http", "method": "GET", "path": "/", "headers": pairs})
+    return GuardedRequest({"type": "http", "method": "GET", "path": "/", "headers": pairs})
 
 
 # -- headers --------------------------------------------------------------------------------------------------
@@ -147,7 +148,7 @@ async def test_refused_sign_ins_of_an_address_are_one_entry_a_minute_with_their_
         assert (await http.post("/v1/session", json={"key": "ds_guess"})).status_code == 401
     (first,) = await stored(application)
     assert (first.who, first.status, first.address, first.count) == ("nobody", 401, "127.0.0.1", None)
-    await application.state.office.audit.close()
+    await application.state.services.audit.close()
     summed, first = await stored(application)
     assert (summed.count, summed.address, first.count) == (7, "127.0.0.1", None)
     shown = (await http.get("/v1/audit")).json()["items"]
@@ -175,7 +176,7 @@ def test_a_flood_from_many_addresses_adds_a_bounded_number_of_entries() -> None:
 async def test_the_log_is_kept_below_a_number_of_entries(store_url: str) -> None:
     application = create_application(App(store_url), ServerSettings(audit_rows=50))
     async with application.router.lifespan_context(application):
-        audit = application.state.office.audit
+        audit = application.state.services.audit
         for number in range(40):
             for part in range(5):
                 audit.note(Entry(float(number), "ops", "key", "POST", f"/{number}/{part}"))

@@ -10,11 +10,12 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno import App
-from dalsegno.engine import remote_sessions
+from dalsegno.admin.keys import KIND, Key, KeyRecords
+from dalsegno.engine.remote import sessions
 from dalsegno.errors import InvalidInput
-from dalsegno.server import ServerSettings, create_application
-from dalsegno.server.keys import KIND, Key, KeyBook
-from dalsegno.server.remote import orchestrator_of
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
+from dalsegno.server.operations.remote_workers import orchestrator_of
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_executions import ended
 from tests.server.test_keys import bearer, book_of, make_key
@@ -143,7 +144,7 @@ async def test_a_task_from_before_the_first_key_stays_with_its_worker(
 ) -> None:
     """As after an update: leases of then name no key."""
     resizer = await worker_key(app, "resizer", "images")
-    (held,) = await orchestrator_of(application.state.office).claim("w1", ["images"], 1, 5)
+    (held,) = await orchestrator_of(application.state.services).claim("w1", ["images"], 1, 5)
     task = {"id": held.id, "fence": held.lease.fence}
     named = {"worker": "w1", "tasks": [task]}
     assert (await http.post("/v1/tasks/heartbeat", json=named, headers=resizer)).json()["lost"] == []
@@ -154,7 +155,7 @@ async def test_a_task_from_before_the_first_key_stays_with_its_worker(
 async def test_names_of_workers_do_not_fill_a_server(
     app: App, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote_sessions, "MOST_SESSIONS", 4)
+    monkeypatch.setattr(sessions, "MOST_SESSIONS", 4)
     worker, other = await worker_key(app, "w", "a"), await worker_key(app, "v", "a")
     statuses = [
         (await claim(http, worker, worker=f"w{n}", queues=["a"], wait=0)).status_code for n in range(3)
@@ -198,7 +199,7 @@ async def test_queues_of_a_key_are_changed_and_count_at_once(app: App, http: htt
 @LASTING
 async def test_a_worker_key_from_before_serves_all_queues(app: App, http: httpx.AsyncClient) -> None:
     text = await make_key(app, "worker", name="old")
-    book: KeyBook = book_of(app)
+    book: KeyRecords = book_of(app)
     (key,) = await book.all()
     stored = msgspec.to_builtins(key)
     del stored["queues"]

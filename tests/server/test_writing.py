@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from dalsegno.server.writing import WholeReplies
+from dalsegno.server.http.responses import CoalescingTransport
 
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
 
@@ -32,7 +32,7 @@ class Wire(asyncio.Transport):
 
 async def test_head_and_body_are_written_together() -> None:
     wire = Wire()
-    replies = WholeReplies(wire)
+    replies = CoalescingTransport(wire)
     for piece in (HEAD, b"body", b""):
         replies.write(piece)
     assert wire.sent == [HEAD + b"body"]
@@ -42,7 +42,7 @@ async def test_head_and_body_are_written_together() -> None:
 
 async def test_a_head_that_nothing_follows_is_written_soon() -> None:
     wire = Wire()
-    replies = WholeReplies(wire)
+    replies = CoalescingTransport(wire)
     replies.write(HEAD)
     assert wire.sent == []
     await asyncio.sleep(0)
@@ -52,7 +52,7 @@ async def test_a_head_that_nothing_follows_is_written_soon() -> None:
 
 async def test_a_reply_without_a_body_is_written_at_once() -> None:
     wire = Wire()
-    replies = WholeReplies(wire)
+    replies = CoalescingTransport(wire)
     replies.write(HEAD)
     replies.write(b"")
     assert wire.sent == [HEAD]
@@ -60,7 +60,7 @@ async def test_a_reply_without_a_body_is_written_at_once() -> None:
 
 async def test_an_interim_reply_goes_before_the_final_one() -> None:
     wire = Wire()
-    replies = WholeReplies(wire)
+    replies = CoalescingTransport(wire)
     for piece in (b"HTTP/1.1 100 Continue\r\n\r\n", HEAD, b"body"):
         replies.write(piece)
     assert b"".join(each or b"" for each in wire.sent) == b"HTTP/1.1 100 Continue\r\n\r\n" + HEAD + b"body"
@@ -68,7 +68,7 @@ async def test_an_interim_reply_goes_before_the_final_one() -> None:
 
 async def test_closing_sends_what_was_held() -> None:
     wire = Wire()
-    replies = WholeReplies(wire)
+    replies = CoalescingTransport(wire)
     replies.write(HEAD)
     replies.close()
     assert wire.sent == [HEAD, None]

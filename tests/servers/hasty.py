@@ -42,19 +42,7 @@ def emptying(hasty_postgres: PostgresServer) -> Iterator[Session]:
 
 
 @pytest.fixture
-def planning_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For applications of this process."""
-
-    async def leave(_connection: object) -> None:
-        pass
-
-    monkeypatch.setattr("dalsegno.adapters.postgres.store.warm", leave)
-
-
-@pytest.fixture
-def empty_postgres(
-    hasty_postgres: PostgresServer, emptying: Session, planning_late: None
-) -> Callable[[], str]:
+def empty_postgres(hasty_postgres: PostgresServer, emptying: Session) -> Callable[[], str]:
     """Empties the database and tells its URL."""
 
     def empty() -> str:

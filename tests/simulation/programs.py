@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalsegno.testing.simulation.scripts.program import MAIN, Program, Statement, Work
-from dalsegno.testing.simulation.scripts.scenario import ScriptScenario, SentSignal
+from dalsegno.testing.simulation.programs.program import MAIN, Program, Statement, Work
+from dalsegno.testing.simulation.programs.scenario import ScriptScenario, SentSignal
 
 
 def program(*body: Statement, timeout: float | None = None, **children: tuple[Statement, ...]) -> Program:

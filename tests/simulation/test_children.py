@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dalsegno.testing.simulation import Scenario
-from dalsegno.testing.simulation.faults import Fault, FaultKind
+from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.world import Observation, World, observe
+from dalsegno.testing.simulation.run_graph import Observation, World, observe
 from tests.simulation.graphs import graph, node
 
 CALLS = 160

@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from dalsegno.testing.simulation.faults import Fault, FaultKind
+from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.world import Observation, observe
+from dalsegno.testing.simulation.run_graph import Observation, observe
 from tests.simulation.graphs import diamond
 
 CALLS = 120

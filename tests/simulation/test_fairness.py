@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from dalsegno.testing.simulation.ledger import Commit
-from dalsegno.testing.simulation.world import World
+from dalsegno.testing.simulation.environment.faulty_ports import Commit
+from dalsegno.testing.simulation.run_graph import World
 from tests.simulation.graphs import graph, node, scenario
 
 WINDOW = 10

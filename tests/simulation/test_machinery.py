@@ -14,9 +14,9 @@ import pytest
 from dalsegno.core.settlement import barriers
 from dalsegno.testing.simulation import Case, describe, draw, judge, run_seed, shrink
 from dalsegno.testing.simulation.__main__ import main
-from dalsegno.testing.simulation.faults import Fault
-from dalsegno.testing.simulation.loop import OWNER, Exhausted, Life, virtual_loop
-from dalsegno.testing.simulation.world import observe
+from dalsegno.testing.simulation.environment.faults import Fault
+from dalsegno.testing.simulation.environment.loop import OWNER, Exhausted, Life, virtual_loop
+from dalsegno.testing.simulation.run_graph import observe
 from tests.simulation.graphs import diamond, graph, node, scenario
 
 
@@ -69,7 +69,7 @@ def test_a_system_in_which_nothing_can_happen_any_more_is_noticed() -> None:
 def test_the_same_seed_gives_the_same_run_under_any_hash_seed() -> None:
     program = (
         "from dalsegno.testing.simulation import draw\n"
-        "from dalsegno.testing.simulation.world import observe\n"
+        "from dalsegno.testing.simulation.run_graph import observe\n"
         "for seed in (3, 31, 114):\n"
         "    case = draw(seed)\n"
         "    run = observe(case.scenario, case.schedule, case.order)\n"

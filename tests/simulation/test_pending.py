@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import Conflict
-from dalsegno.testing.simulation.faults import Fault, FaultKind
+from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
+from dalsegno.testing.simulation.environment.system import KEY
 from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.system import KEY
-from dalsegno.testing.simulation.world import Observation, World
+from dalsegno.testing.simulation.run_graph import Observation, World
 from tests.simulation.graphs import diamond
 
 DELAY = 20.0

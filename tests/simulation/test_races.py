@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from dalsegno.testing.simulation import Case, judge
-from dalsegno.testing.simulation.faults import draw_schedule
-from dalsegno.testing.simulation.world import observe
+from dalsegno.testing.simulation.environment.faults import draw_schedule
+from dalsegno.testing.simulation.run_graph import observe
 from tests.simulation.graphs import graph, node, scenario
 
 RACE = graph(

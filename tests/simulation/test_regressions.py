@@ -9,13 +9,13 @@ import pytest
 
 from dalsegno.core.commands import pause, resume
 from dalsegno.core.diagnosis import diagnose
-from dalsegno.core.fail import MAX_LOSSES
+from dalsegno.core.graph.fail import MAX_LOSSES
 from dalsegno.engine.committer import Committer
 from dalsegno.errors import Unavailable
 from dalsegno.model.token import NewToken
-from dalsegno.testing.contract.build import RUN, start
-from dalsegno.testing.simulation.faults import Fault
-from dalsegno.testing.simulation.world import Observation, observe
+from dalsegno.testing.contract.builders import RUN, start
+from dalsegno.testing.simulation.environment.faults import Fault
+from dalsegno.testing.simulation.run_graph import Observation, observe
 from tests.simulation.graphs import graph, node, scenario
 from tests.simulation.memory import memory_stack
 

@@ -6,13 +6,12 @@ import msgspec
 import pytest
 
 from dalsegno.core.settlement import machines
-from dalsegno.engine.scripting import following
-from dalsegno.engine.scripting.following import Job
-from dalsegno.lang.effects import Awaitable
-from dalsegno.testing.simulation.kinds import KINDS
-from dalsegno.testing.simulation.report import describe
-from dalsegno.testing.simulation.scripts.foretelling import foretell
-from dalsegno.testing.simulation.scripts.program import (
+from dalsegno.engine.scripts import advance
+from dalsegno.engine.scripts.advance import Job
+from dalsegno.lang.runtime.effects import Awaitable
+from dalsegno.testing.simulation.cases import KINDS
+from dalsegno.testing.simulation.programs.judge import ScriptCase, draw_script, judge_script
+from dalsegno.testing.simulation.programs.program import (
     Attempt,
     Await,
     Begin,
@@ -26,12 +25,13 @@ from dalsegno.testing.simulation.scripts.program import (
     Throw,
     Timer,
 )
-from dalsegno.testing.simulation.scripts.scenario import Language
-from dalsegno.testing.simulation.scripts.texts import text_of
-from dalsegno.testing.simulation.scripts.verdict import ScriptCase, draw_script, judge_script
-from dalsegno.testing.simulation.scripts.world import observe_script
+from dalsegno.testing.simulation.programs.reference import foretell
+from dalsegno.testing.simulation.programs.run_program import observe_script
+from dalsegno.testing.simulation.programs.scenario import Language
+from dalsegno.testing.simulation.programs.sources import text_of
+from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError
+from dalsegno.testing.simulation.seeds import describe
 from dalsegno.testing.simulation.shrink import shrink_with
-from dalsegno.testing.simulation.visits import OrderMattersError, UnforeseeableError
 from tests.simulation.programs import program, scenario, work
 
 
@@ -58,7 +58,7 @@ def test_of_timers_that_are_overdue_the_earliest_has_fired_first() -> None:
     """They were taken in the order of a stack."""
     leaves = tuple(Awaitable("timer", f"p{number}", due=due) for number, due in enumerate((5.0, 3.0, 4.0)))
     job = Job("execution", 0, 0, 10.0, {})
-    following._expire_timers(Awaitable("race", items=leaves), job)
+    advance._expire_timers(Awaitable("race", items=leaves), job)
     assert list(job.known) == ["p1", "p2", "p0"]
 
 

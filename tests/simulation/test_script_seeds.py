@@ -1,18 +1,24 @@
-"""A thousand seeds, always the same: random scripts and Python workflows on a simulated system with faults."""
+"""A thousand seeds, always the same: random scripts and Python workflows on a simulated system with faults. Three
+hundred and twenty in a build."""
 
 from __future__ import annotations
 
 import pytest
 
 from dalsegno.testing.simulation import run_chunk
+from tests.effort import first
+
+pytestmark = pytest.mark.own_interpreter
 
 SEEDS = 1000
 CHUNK = 40
+IN_BUILD = 8
+"""Chunks."""
 LONG = 20_000
 LONG_CHUNK = 500
 
 
-@pytest.mark.parametrize("start", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize("start", first(IN_BUILD, range(0, SEEDS, CHUNK)))
 def test_programs_come_to_what_they_say(start: int) -> None:
     tally = run_chunk(range(start, start + CHUNK), kind="scripts")
     assert not tally.failures, "\n\n".join(tally.failures)

@@ -6,8 +6,9 @@ from functools import cache
 
 import pytest
 
-from dalsegno.testing.simulation.faults import Fault, FaultKind
-from dalsegno.testing.simulation.scripts.program import (
+from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
+from dalsegno.testing.simulation.programs.judge import ScriptCase, judge_script
+from dalsegno.testing.simulation.programs.program import (
     Attempt,
     Await,
     Begin,
@@ -20,9 +21,8 @@ from dalsegno.testing.simulation.scripts.program import (
     Signal,
     Timer,
 )
-from dalsegno.testing.simulation.scripts.scenario import Language, ScriptScenario
-from dalsegno.testing.simulation.scripts.verdict import ScriptCase, judge_script
-from dalsegno.testing.simulation.scripts.world import ScriptObservation, observe_script
+from dalsegno.testing.simulation.programs.run_program import ScriptObservation, observe_script
+from dalsegno.testing.simulation.programs.scenario import Language, ScriptScenario
 from tests.simulation.programs import scenario, work
 
 CALLS = 120

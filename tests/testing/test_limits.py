@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dalsegno import App, EngineSettings
-from dalsegno.engine.limits import OperatorLimits
+from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.testing import Stuck, TestKit
 
 Program = str | dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno import App, RetryPolicy, TaskContext, WorkflowFailed
+from dalsegno import App, NodeContext, RetryPolicy, WorkflowFailed
 from dalsegno.testing import Stuck, TestKit
 from tests.testing import shop
 
@@ -43,7 +43,7 @@ def test_tasks_see_the_skipped_time() -> None:
     app = App("memory:")
 
     @app.task
-    async def read_clock(ctx: TaskContext) -> float:
+    async def read_clock(ctx: NodeContext) -> float:
         return float(ctx.now)
 
     with TestKit(app, now=NOON) as kit:

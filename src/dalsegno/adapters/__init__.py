@@ -1,1 +1,1 @@
-"""Stores and brokers: thin translations of the ports. The same file names in each."""
+"""Stores and brokers: thin implementations of the ports. The same file names in each."""

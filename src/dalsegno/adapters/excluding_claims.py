@@ -1,7 +1,7 @@
-"""Claims that pass over some workflows: what every adapter does alike.
+"""Claims that pass over some workflows; the same for every adapter.
 
-A workflow that is passed over may have very many ready tokens, and they stand before those of others. They are walked
-through from the first at times only; in between it is enough to look at what became ready since.
+A workflow that is passed over may have very many ready tokens, in front of those of others. A walk through all of
+them is made only at times; in between, looking at tokens that became ready since is enough.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 
 LATE = 2.0
-"""Seconds after its ``ready_at`` in which a token may become visible: clocks differ, and commits take time."""
+"""Seconds after its ``ready_at`` within which a token may become visible: clocks differ, and commits take time."""
 WALK_EVERY = 1.0
 WALK_SHARE = 20
 """A walk through all ready tokens happens every second at most, and takes at most a twentieth of the time."""
 
 QUESTIONS = 8
-"""Of one worker that are remembered."""
+"""Questions remembered per worker."""
 
 PRIORITY, READY_AT = 3, 4
 Row: TypeAlias = tuple[Any, ...]
 Question: TypeAlias = tuple[frozenset[str], frozenset[str], bool]
-"""Queues, workflows that are passed over, and whether only what may run long is."""
+"""Queues, workflows that are passed over, and True if only steps that may run long are."""
 Look: TypeAlias = Callable[
     [Sequence[str], Collection[str], bool, int, float], Awaitable[tuple[Sequence[Row], Sequence[Row]]]
 ]
@@ -36,7 +36,7 @@ LeaseNamed: TypeAlias = Callable[[str, Sequence[ReadyToken]], Awaitable[list[Lea
 async def lease_in_turn(
     lease: LeaseNamed, worker: str, ready: Sequence[ReadyToken], limit: int
 ) -> list[Lease]:
-    """At most ``limit`` of them. A token whose limit is used up, or that another worker took, is skipped."""
+    """Lease at most ``limit`` of the tokens. One whose limit is used up, or that another worker took, is skipped."""
     leases: list[Lease] = []
     while ready and len(leases) < limit:
         room = limit - len(leases)
@@ -46,22 +46,24 @@ async def lease_in_turn(
 
 
 class Known:
-    """What is known about the answer to a question."""
+    """The state of one question."""
 
     __slots__ = ("since", "walk_at")
 
     def __init__(self) -> None:
         self.since = 0.0
-        """Whatever became ready before and is still so belongs to the workflows that are passed over."""
+        """All tokens that became ready before and are still ready belong to the workflows that are passed over."""
         self.walk_at = 0.0
 
 
 class ExcludingClaims:
-    """Tokens of other workflows than those that are passed over, for one ledger.
+    """Claims tokens of the workflows that are not passed over, for one ledger.
 
-    ``look`` is given queues, workflows, whether only what may run long is passed over, a number and a time. It returns
-    the first ready tokens without a limit key that became ready since, at most so many of each queue, and the first of
-    each line of a key that may move. A row has the fields of a ReadyToken, and since when it is ready."""
+    ``look`` takes queues, workflows, True if only steps that may run long are passed over, a number and a time. It
+    returns the first ready tokens without a limit key that became ready since, at most so many of each queue, and
+    the first of each line of a key that may move. A row has the fields of a ReadyToken, and since when it is
+    ready.
+    """
 
     def __init__(self, look: Look, lease: LeaseNamed, now: Callable[[], float]) -> None:
         self._look = look
@@ -84,7 +86,7 @@ class ExcludingClaims:
         return await lease_in_turn(self._lease, worker, [ReadyToken(*row[:READY_AT]) for row in found], limit)
 
     def _about(self, asked: Question) -> Known:
-        """A worker asks several questions in turn."""
+        """Return the state of a question. A worker asks several in turn."""
         known = self._known.setdefault(asked, Known())
         self._known.move_to_end(asked)
         if len(self._known) > QUESTIONS:

@@ -1,8 +1,8 @@
-"""SQL in files of its own: every adapter that speaks SQL reads its statements this way.
+"""SQL statements in files of their own, for every SQL adapter.
 
-A file ``statements/<topic>.sql`` holds statements that each begin with a line ``-- :name <name>`` and a comment that
-says what they guarantee. What several statements of a file share is a part (``-- :part <name>``); a line
-``-- :include <name>`` stands for its text. With ``from $<number>`` the part's own ``$1`` is that parameter of the
+A file ``statements/<topic>.sql`` holds statements. Each begins with a line ``-- :name <name>`` and a comment that
+says what it guarantees. Text that several statements of a file share is a part (``-- :part <name>``); a line ``--
+:include <name>`` is replaced by its text. With ``from $<number>`` the part's own ``$1`` is that parameter of the
 statement, and so on.
 """
 
@@ -18,7 +18,7 @@ _PARAMETER = re.compile(r"\$(\d+)")
 
 
 def load_statements(package: str) -> dict[str, str]:
-    """By ``topic.name``."""
+    """Return the statements by ``topic.name``."""
     statements: dict[str, str] = {}
     for file in sorted((files(package) / "statements").iterdir(), key=lambda entry: entry.name):
         topic = file.name.removesuffix(".sql")
@@ -39,7 +39,7 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_parts(body: str, parts: Mapping[str, str]) -> str:
-    """A part stands before those that include it."""
+    """Insert the parts. A part precedes the statements and parts that include it."""
     return _INCLUDE.sub(lambda found: _counted_from(int(found[2] or 1), parts[found[1]]), body)
 
 
@@ -48,6 +48,6 @@ def _counted_from(first: int, part: str) -> str:
 
 
 def _bare(body: str) -> str:
-    """Without comment lines: drivers hash the text on every call."""
+    """Remove comment lines: drivers hash the text on every call."""
     lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
     return "\n".join(lines).strip().rstrip(";").rstrip()

@@ -1,1 +1,1 @@
-"""``dalsegno bench``: what this machine and this store can do, measured in one run."""
+"""``dalsegno bench``: measures this machine and a store in one run."""

@@ -13,8 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dalsegno.bench.report import Report
-from dalsegno.engine.loop import run
-from dalsegno.engine.memory import tune_memory
+from dalsegno.engine.process import run, tune_memory
 from dalsegno.errors import UsageError
 from dalsegno.wiring import shown_url
 
@@ -37,17 +36,7 @@ WORKLOADS = (
 
 
 def _workload(name: str, *, script: bool) -> Workload:
-    from dalsegno.bench import (  # noqa: PLC0415 - only what is used is loaded
-        http,
-        listing,
-        remote,
-        resuming,
-        scripts,
-        streams,
-        suspended,
-        timers,
-        workloads,
-    )
+    from dalsegno.bench import http, listing, remote, resume, scripts, streams, timers, workloads  # noqa: PLC0415 - only what is used is loaded
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
@@ -55,8 +44,8 @@ def _workload(name: str, *, script: bool) -> Workload:
         "python": scripts.python,
         "fanout": scripts.fanout if script else workloads.fanout,
         "latency": workloads.latency,
-        "resume": resuming.resume,
-        "suspended": suspended.suspended,
+        "resume": resume.resume,
+        "suspended": resume.suspended,
         "timers": timers.timers,
         "split100k": workloads.split100k,
         "listing": listing.listing,
@@ -73,33 +62,40 @@ def _workload(name: str, *, script: bool) -> Workload:
 
 def bench(
     workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}.")],
-    store: Annotated[str | None, typer.Option(help="Store URL; without it a fresh SQLite file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    store: Annotated[str | None, typer.Option(help="URL of the store. Default: a fresh SQLite file.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")
+    ] = False,
     executions: Annotated[
-        int | None, typer.Option(help="chain, script, python, suspended, listing, streams: how many.")
+        int | None,
+        typer.Option(help="chain, script, python, suspended, listing, streams: number of executions."),
     ] = None,
-    steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each.")] = None,
-    items: Annotated[int | None, typer.Option(help="fanout, split100k: items.")] = None,
+    steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each execution.")] = None,
+    items: Annotated[int | None, typer.Option(help="fanout, split100k: number of items.")] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="fanout, latency, resume, suspended, listing: rounds.")
+        int | None, typer.Option(help="fanout, latency, resume, suspended, listing: number of rounds.")
     ] = None,
     processes: Annotated[
         int | None,
         typer.Option(
-            help="chain, fanout, latency: worker processes that do the steps, on a store that they share with this one."
+            help="chain, fanout, latency: worker processes that run the steps, on a store shared with this one."
         ),
     ] = None,
-    script: Annotated[bool, typer.Option("--script", help="fanout: of a script, by Task.all.")] = False,
-    parked: Annotated[int | None, typer.Option(help="timers: how many are parked.")] = None,
-    due: Annotated[int | None, typer.Option(help="timers: how many come due in one second.")] = None,
-    watchers: Annotated[int | None, typer.Option(help="streams: how many are open at the same time.")] = None,
+    script: Annotated[bool, typer.Option("--script", help="fanout: run a script with Task.all.")] = False,
+    parked: Annotated[int | None, typer.Option(help="timers: number of parked timers.")] = None,
+    due: Annotated[int | None, typer.Option(help="timers: number that come due in one second.")] = None,
+    watchers: Annotated[
+        int | None, typer.Option(help="streams: number of streams open at the same time.")
+    ] = None,
     rate: Annotated[int | None, typer.Option(help="http: starts per second.")] = None,
-    seconds: Annotated[int | None, typer.Option(help="http: for how long.")] = None,
-    tasks: Annotated[int | None, typer.Option(help="remote: how many.")] = None,
-    workers: Annotated[int | None, typer.Option(help="remote: how many take them.")] = None,
-    batch: Annotated[int | None, typer.Option(help="remote: tasks taken at once.")] = None,
+    seconds: Annotated[int | None, typer.Option(help="http: duration of the run in seconds.")] = None,
+    tasks: Annotated[int | None, typer.Option(help="remote: number of tasks.")] = None,
+    workers: Annotated[int | None, typer.Option(help="remote: number of workers.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="remote: number of tasks that a worker takes at once.")
+    ] = None,
 ) -> None:
-    """Measure what this machine and this store can do."""
+    """Benchmark this machine and a store."""
     sizes = {
         "executions": executions,
         "steps": steps,

@@ -1,6 +1,6 @@
-"""Starts over HTTP at a steady rate: a server process of its own, a generator with few connections on loopback.
+"""Starts over HTTP at a steady rate: a separate server process, and a load generator with few loopback connections.
 
-The generator is open-loop: it sends when a start is due, not when the last answer came, so a server that falls behind
+The generator is open-loop: it sends when a start is due, not when the last answer arrived. A server that falls behind
 shows in the latencies instead of in a lower rate.
 """
 
@@ -11,9 +11,8 @@ import time
 from collections import deque
 from typing import Any
 
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
-from dalsegno.bench.serving import Line, completed_of, connected, served
+from dalsegno.bench.report import Meter, Report, reported
+from dalsegno.bench.server_process import Line, completed_of, connected, served
 from dalsegno.bench.workloads import Progress
 
 GRAPH: dict[str, Any] = {
@@ -29,11 +28,11 @@ GRAPH: dict[str, Any] = {
 }
 CONNECTIONS = 16
 PATIENCE = 60.0
-"""Seconds after the last start in which everything must have ended."""
+"""Seconds after the last start in which all executions must have ended."""
 
 
 async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 60) -> Report:
-    """``rate`` starts a second for ``seconds`` seconds; afterwards every one of them is looked for."""
+    """Start ``rate`` executions a second for ``seconds`` seconds, then check that every one of them has completed."""
     async with served(url) as port, connected(port, CONNECTIONS) as lines:
         await lines[0].ask("POST", "/v1/definitions", GRAPH)
         progress(f"{rate} starts/s for {seconds} s over {CONNECTIONS} connections")
@@ -41,31 +40,22 @@ async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 
             times = await _load(lines, rate, rate * seconds)
         ended, waited = await _ended(port, rate * seconds, progress)
     late = [each for each in times if each > 1000]
-    return Report(
-        "http",
-        url,
-        len(times) / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {
-            "asked_per_s": rate,
-            "started": len(times),
-            "completed": ended,
-            "lost": len(times) - ended,
-            "slower_than_1_s": len(late),
-            "seconds_until_all_had_ended": waited,
-        },
-    )
+    figures = {
+        "asked_per_s": rate,
+        "started": len(times),
+        "completed": ended,
+        "lost": len(times) - ended,
+        "slower_than_1_s": len(late),
+        "seconds_until_all_had_ended": waited,
+    }
+    return await reported("http", url, len(times), times, meter, figures)
 
 
 # -- the generator --------------------------------------------------------------------------------------------
 
 
 async def _load(lines: list[Line], rate: int, count: int) -> list[float]:
-    """Milliseconds from when each start was due to its answer."""
+    """Return the milliseconds from when each start was due to its answer."""
     due = deque(range(count))
     times: list[float] = []
     began = time.perf_counter()
@@ -83,7 +73,7 @@ async def _load(lines: list[Line], rate: int, count: int) -> list[float]:
 
 
 async def _ended(port: int, count: int, progress: Progress) -> tuple[int, float]:
-    """How many have completed, counted page by page, and how long that took after the last start."""
+    """Return how many have completed, counted page by page, and the seconds that this took after the last start."""
     began = time.perf_counter()
     while True:
         found = await completed_of(port, GRAPH["name"])

@@ -1,14 +1,13 @@
-"""The listing workload: first pages of every filter, and of pairs, over a store full of finished executions."""
+"""The listing workload: first pages of every filter and of pairs of filters, over a store of finished executions."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 
-from dalsegno.bench import crowd
-from dalsegno.bench.crowd import EPOCH, PER_CUSTOMER, SPAN, name_of, workflow_of
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench import seed
+from dalsegno.bench.report import Meter, Report, percentile, reported
+from dalsegno.bench.seed import EPOCH, PER_CUSTOMER, SPAN, name_of, workflow_of
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import UsageError
 from dalsegno.ports.archive import Archive, ExecutionFilter, Place
@@ -23,7 +22,7 @@ PROD = (("env", "prod"),)
 
 
 def filters(executions: int) -> dict[str, ExecutionFilter]:
-    """Every filter alone, often and seldom fulfilled, and the pairs that people ask for."""
+    """Return every filter alone, with many and with few matches, and the common pairs."""
     end = EPOCH + SPAN
     customer = (("customer", f"c-{executions // PER_CUSTOMER // 2}"),)
     some = name_of(executions // 2)
@@ -88,7 +87,7 @@ def filters(executions: int) -> dict[str, ExecutionFilter]:
 
 
 async def listing(url: str, progress: Progress, *, executions: int = 1_000_000, rounds: int = 100) -> Report:
-    """p50 and p99 over all filters; each filter's own figures are in the details."""
+    """Measure p50 and p99 over all filters. The details have the figures of each filter."""
     stack = await open_stack(url)
     await stack.close()
     await _seed(url, executions, progress)
@@ -101,39 +100,28 @@ async def listing(url: str, progress: Progress, *, executions: int = 1_000_000, 
     await stack.close()
     times = [each for found in pages.values() for each in found]
     worst = max(pages, key=lambda name: percentile(pages[name], 0.99) or 0)
-    return Report(
-        "listing",
-        url,
-        len(times) / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {
-            "executions": executions,
-            "open_ms": opened,
-            "cpu_ms_per_page": meter.cpu * 1000 / len(times),
-            "worst_filter_p99_ms": percentile(pages[worst], 0.99) or 0.0,
-            **removal,
-            **{f"{name}, p99 ms": percentile(found, 0.99) or 0.0 for name, found in pages.items()},
-        },
-    )
+    figures = {
+        "executions": executions,
+        "open_ms": opened,
+        "cpu_ms_per_page": meter.cpu * 1000 / len(times),
+        "worst_filter_p99_ms": percentile(pages[worst], 0.99) or 0.0,
+        **removal,
+        **{f"{name}, p99 ms": percentile(found, 0.99) or 0.0 for name, found in pages.items()},
+    }
+    return await reported("listing", url, len(times), times, meter, figures)
 
 
 async def _seed(url: str, executions: int, progress: Progress) -> None:
-    """In bulk, into a store that holds nothing yet."""
+    """Fill an empty store in bulk."""
     with Meter() as seeding:
         if is_postgres(url):
-            from dalsegno.bench import crowd_postgres  # noqa: PLC0415 - only who has such a store has the driver
-
-            if await crowd_postgres.known(url):
+            if await seed.known_in_postgres(url):
                 return
-            await crowd_postgres.seed(url, executions, progress)
+            await seed.seed_postgres(url, executions, progress)
         elif url.startswith("sqlite:"):
-            if crowd.known(url):
+            if seed.known_in_sqlite(url):
                 return
-            await asyncio.to_thread(crowd.seed, url, executions, progress)
+            await asyncio.to_thread(seed.seed_sqlite, url, executions, progress)
         else:
             raise UsageError("listing is measured on a store that is seeded in bulk: SQLite or PostgreSQL")
     progress(f"{executions:,} executions seeded in {seeding.seconds:.0f} s")
@@ -142,7 +130,7 @@ async def _seed(url: str, executions: int, progress: Progress) -> None:
 async def _measure_pages(
     archive: Archive, executions: int, rounds: int, progress: Progress
 ) -> dict[str, list[float]]:
-    """Rounds over all filters, so that no filter finds its own pages warm; then a page from the middle."""
+    """Measure in rounds over all filters, so that no filter finds its own pages cached; then a page from the middle."""
     wanted = filters(executions)
     found: dict[str, list[float]] = {name: [] for name in (*wanted, "a page from the middle")}
     middle = Place(EPOCH + SPAN / 2, "")
@@ -162,7 +150,7 @@ async def _time(archive: Archive, where: ExecutionFilter, before: Place | None) 
 
 
 async def _measure_retention(archive: Archive) -> dict[str, float]:
-    """The oldest ones go, in chunks as the reconciler asks for them."""
+    """Remove the oldest executions in chunks, as the reconciler does."""
     chunks: list[float] = []
     removed = 0
     began = time.perf_counter()

@@ -1,6 +1,6 @@
-"""Tasks through the API of remote workers: taken in batches, answered one by one, by workers that do nothing else.
+"""Tasks through the API of remote workers, which take them in batches, answer each one and do no other work.
 
-The tasks are there before the clock starts, so that what is measured is ``/v1/tasks/claim`` and ``/complete``.
+The tasks exist before the clock starts, so that only ``/v1/tasks/claim`` and ``/complete`` are measured.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from collections import deque
 from typing import Any
 
-from dalsegno.bench.raw import raw_limits
+from dalsegno.bench.raw_limits import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
-from dalsegno.bench.serving import Line, completed_of, connected, served
+from dalsegno.bench.server_process import Line, completed_of, connected, served
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import InternalError
 
@@ -25,13 +25,13 @@ GRAPH: dict[str, Any] = {
 }
 STARTERS = 16
 WAIT = 5.0
-"""Seconds that a claim waits for the first task. If nobody has done anything meanwhile, something is lost."""
+"""Seconds that a claim waits for the first task. If no task is answered in that time, one was lost."""
 
 
 async def remote(
     url: str, progress: Progress, *, tasks: int = 10_000, workers: int = 8, batch: int = 20
 ) -> Report:
-    """``tasks`` executions of one task each, run by ``workers`` connections that take ``batch`` at once."""
+    """Run ``tasks`` executions of one task each on ``workers`` connections that take ``batch`` tasks at once."""
     async with served(url) as port:
         await _start(port, tasks, progress)
         progress(f"{workers} workers take {batch} at once")
@@ -45,7 +45,7 @@ async def remote(
     return Report(
         "remote",
         url,
-        len(times) / (max(each.last for each in crew) - began),  # the last claims wait for nothing
+        len(times) / (max(each.last for each in crew) - began),  # the last claims wait without a task
         percentile(times, 0.5),
         percentile(times, 0.99),
         meter.cpu,
@@ -70,10 +70,10 @@ class Worker:
         self.claims = 0
         self.last = 0.0
         self.times: list[float] = []
-        """Milliseconds from sending an answer to its being taken."""
+        """Milliseconds from sending each answer to its acceptance."""
 
     async def work(self, tasks: int, crew: list[Worker]) -> None:
-        """Until all of them together have answered every task."""
+        """Work until all workers together have answered every task."""
         while (done := sum(len(each.times) for each in crew)) < tasks:
             asked = {"worker": self.name, "queues": [QUEUE], "limit": self.batch, "wait": WAIT}
             found = (await self.line.ask("POST", "/v1/tasks/claim", asked))["tasks"]

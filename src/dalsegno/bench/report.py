@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dalsegno.bench.raw_limits import raw_limits
+
 
 @dataclass(slots=True)
 class Report:
@@ -29,7 +31,10 @@ class Report:
 
 
 class Meter:
-    """Wall time, CPU time and memory growth of a block. ``others``: processes whose CPU time and memory count, too."""
+    """Wall time, CPU time and memory growth of a block.
+
+    ``others`` are processes whose CPU time and memory are included.
+    """
 
     def __init__(self, others: Sequence[int] = ()) -> None:
         self._others = others
@@ -52,8 +57,17 @@ class Meter:
 
     @property
     def growth(self) -> float:
-        """How much more memory the process has ever held than before the block, in MB."""
+        """Return the growth of peak memory during the block, in MB."""
         return max(peak_mb() - self.rss_before, 0.0)
+
+
+async def reported(
+    workload: str, url: str, done: float, times: Sequence[float], meter: Meter, details: dict[str, Any]
+) -> Report:
+    """Build the report. ``done``: work finished while the meter ran; ``times``: milliseconds of each unit of work."""
+    p50, p99 = percentile(times, 0.5), percentile(times, 0.99)
+    rate = done / meter.seconds
+    return Report(workload, url, rate, p50, p99, meter.cpu, meter.rss, await raw_limits(url), details)
 
 
 def _cpu_seconds() -> float:
@@ -62,7 +76,7 @@ def _cpu_seconds() -> float:
 
 
 def cpu_of(process: int) -> float:
-    """CPU seconds of another process so far; 0 where the system does not tell."""
+    """Return the CPU seconds of another process so far; 0 where the system does not report them."""
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -71,7 +85,7 @@ def cpu_of(process: int) -> float:
 
 
 def resident_mb(process: int | None = None) -> float:
-    """Of this process, or of another one; 0 of one that is gone."""
+    """Return the resident memory of this or another process; 0 if it has ended."""
     try:
         pages = int(Path(f"/proc/{process or 'self'}/statm").read_text().split()[1])
     except OSError:
@@ -84,7 +98,7 @@ def peak_mb() -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float | None:
-    """Nearest rank; None of nothing."""
+    """Return the percentile by nearest rank; None for an empty sequence."""
     if not values:
         return None
     ordered = sorted(values)

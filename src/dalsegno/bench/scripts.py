@@ -1,4 +1,4 @@
-"""Workloads of scripts and Python workflows: the same shapes as for graphs, so that they can be compared."""
+"""Workloads of scripts and Python workflows, with the same shapes as the graph workloads for comparison."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from dalsegno.app import App
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench.report import Meter, Report, reported
 from dalsegno.bench.workloads import Progress, application, timed
 from dalsegno.handle import Handle
 
@@ -30,7 +29,7 @@ Start = Callable[[], Awaitable[Handle]]
 
 
 async def script(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:
-    """``executions`` scripts of ``steps`` tasks each, one after the other in each, all scripts at once."""
+    """Run ``executions`` scripts of ``steps`` sequential tasks each, all scripts at once."""
     app = application(url)
     async with app.running():
         definition = await app.adeploy_script(CHAIN)
@@ -40,7 +39,7 @@ async def script(url: str, progress: Progress, *, executions: int = 500, steps: 
 
 
 async def python(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:
-    """The same chain as a Python workflow."""
+    """Run the same chain as a Python workflow."""
     app = application(url)
 
     @app.task
@@ -65,21 +64,12 @@ async def _chains(
     progress(f"{executions} executions × {steps} tasks")
     with Meter() as meter:
         times = await asyncio.gather(*(timed(start(), 600) for _ in range(executions)))
-    return Report(
-        workload,
-        app.url,
-        executions * steps / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(app.url),
-        {"executions": executions, "steps": steps, "seconds": meter.seconds},
-    )
+    figures = {"executions": executions, "steps": steps, "seconds": meter.seconds}
+    return await reported(workload, app.url, executions * steps, times, meter, figures)
 
 
 async def fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int = 5) -> Report:
-    """1 → ``items`` → 1 under one ``Task.all``, one execution after the other."""
+    """Run 1 → ``items`` → 1 under one ``Task.all``, one execution after the other."""
     app = application(url)
     payload = {"items": list(range(items))}
     async with app.running():
@@ -88,14 +78,5 @@ async def fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int
         progress(f"{rounds} rounds of 1 → {items} → 1")
         with Meter() as meter:
             times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
-    return Report(
-        "fanout of a script",
-        url,
-        items * rounds / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000},
-    )
+    figures = {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000}
+    return await reported("fanout of a script", url, items * rounds, times, meter, figures)

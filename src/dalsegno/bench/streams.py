@@ -12,8 +12,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench.report import Meter, Report, reported
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import UsageError
 
@@ -27,8 +26,10 @@ REFUSED = 503
 
 
 async def streams(url: str, progress: Progress, *, executions: int = 100, watchers: int = 10_000) -> Report:
-    """Opens ``watchers`` streams on ``executions`` executions, and one more than the server allows, which must be told
-    so; then all executions end. Every watcher must have seen every event once and in order."""
+    """Open ``watchers`` streams on ``executions`` executions, then end all executions.
+
+    One stream more than the server allows must be refused. Every watcher must receive every event once and in order.
+    """
     if url.startswith("memory:"):
         raise UsageError("streams need a store that the server's own process can open")
     count = min(watchers, _descriptors() - SPARE)
@@ -42,21 +43,11 @@ async def streams(url: str, progress: Progress, *, executions: int = 100, watche
         server.terminate()
         await asyncio.to_thread(server.join, 30)
         server.kill()
-    return Report(
-        "streams",
-        url,
-        count / meter.seconds,
-        percentile(delays, 0.5),
-        percentile(delays, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        figures,
-    )
+    return await reported("streams", url, count, delays, meter, figures)
 
 
 def _descriptors() -> int:
-    """As many as this process may have; the server gets the same."""
+    """Return the file descriptor limit of this process; the server gets the same."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -115,7 +106,7 @@ def _memory_mb(process: int) -> float:
 
 
 class _Watcher:
-    """One open stream, read as it comes."""
+    """One open stream, read as data arrives."""
 
     def __init__(self, port: int, execution: str) -> None:
         self.port = port
@@ -163,13 +154,14 @@ async def _request(port: int, method: str, path: str, body: Any = None) -> tuple
 
 
 def _serve(url: str, most: int, ready: Connection) -> None:
-    """The server, in a process of its own."""
+    """Run the server in a separate process."""
     import uvicorn  # noqa: PLC0415 - only what is used is loaded
 
     from dalsegno.app import App  # noqa: PLC0415 - as above
-    from dalsegno.engine.loop import run  # noqa: PLC0415 - as above
-    from dalsegno.server import ServerSettings, create_application  # noqa: PLC0415 - as above
-    from dalsegno.server.connections import http_protocol  # noqa: PLC0415 - as above
+    from dalsegno.engine.process import run  # noqa: PLC0415 - as above
+    from dalsegno.server import ServerSettings  # noqa: PLC0415 - as above
+    from dalsegno.server.application import create_application  # noqa: PLC0415 - as above
+    from dalsegno.server.http.connections import http_protocol  # noqa: PLC0415 - as above
 
     _descriptors()
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)

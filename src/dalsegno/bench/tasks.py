@@ -5,4 +5,4 @@ from __future__ import annotations
 from dalsegno.bench.workloads import application
 
 app = application("memory:")
-"""Its store is the one that the worker is given."""
+"""Its store is replaced by the worker's own."""

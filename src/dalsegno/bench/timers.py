@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 
-from dalsegno.bench import documents
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench import workloads as documents
+from dalsegno.bench.report import Meter, Report, reported
 from dalsegno.bench.workloads import Progress, application
 
 CHUNK = 1000
 FAR = 7 * 24 * 3600.0
 WARM_UP = 50
-"""Timers that fire before the burst that counts: a store plans each statement when it is first used."""
+"""Timers that fire before the measured burst, because a store plans each statement when it is first used."""
 
 
 async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: int = 2000) -> Report:
-    """Parks ``parked`` timers far in the future, then lets ``due`` more come due within one second."""
+    """Park ``parked`` timers far in the future, then make ``due`` more come due within one second."""
     app = application(url)
     woke: list[float] = []
 
@@ -30,7 +29,7 @@ async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: 
         rates: list[float] = []
 
         async def park(count: int, until: float) -> None:
-            """Started, and put to sleep by the worker: one step each."""
+            """Start executions and let the worker park them, one step each."""
             worker = app.engine.worker
             goal = (worker.steps_done if worker is not None else 0) + count
             await asyncio.gather(*(app.astart(definition.name, {"until": until}) for _ in range(count)))
@@ -49,7 +48,7 @@ async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: 
                     progress(f"{done} parked, {rates[-1]:,.0f}/s")
 
         async def burst(count: int) -> None:
-            """So many come due within one second."""
+            """Make that many timers come due within one second."""
             woke.clear()
             at = time.time() + max(3.0, count / 1000 * 2)
             await asyncio.gather(
@@ -62,19 +61,10 @@ async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: 
         progress(f"{due} due in the same second")
         await burst(due)
     tenth = max(len(rates) // 10, 1)
-    return Report(
-        "timers",
-        url,
-        parked / meter.seconds,
-        percentile(woke, 0.5),
-        percentile(woke, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {
-            "parked": parked,
-            "due": due,
-            "parked_per_s_first_tenth": sum(rates[:tenth]) / tenth,
-            "parked_per_s_last_tenth": sum(rates[-tenth:]) / tenth,
-        },
-    )
+    figures = {
+        "parked": parked,
+        "due": due,
+        "parked_per_s_first_tenth": sum(rates[:tenth]) / tenth,
+        "parked_per_s_last_tenth": sum(rates[-tenth:]) / tenth,
+    }
+    return await reported("timers", url, parked, woke, meter, figures)

@@ -1,4 +1,4 @@
-"""The workloads: each drives a real engine on a real store, in this process or in workers beside it."""
+"""The workloads and their graphs. Each drives a real engine on a real store, with workers in or beside this process."""
 
 from __future__ import annotations
 
@@ -8,18 +8,55 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dalsegno.app import App
-from dalsegno.bench import documents
-from dalsegno.bench.crew import at_work
-from dalsegno.bench.raw import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile
+from dalsegno.bench.raw_limits import raw_limits
+from dalsegno.bench.report import Meter, Report, reported
+from dalsegno.bench.worker_processes import at_work
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.handle import Handle
+
+
+def chain_document(steps: int) -> dict[str, Any]:
+    """Return a chain of ``steps`` durable steps, each a Python task with a 10-byte output."""
+    nodes = [{"id": f"s{index}", "type": "task", "parameters": {"task": "step"}} for index in range(steps)]
+    edges = [{"id": f"e{index}", "src": f"s{index}", "dst": f"s{index + 1}"} for index in range(steps - 1)]
+    return {"name": f"bench-chain-{steps}", "nodes": nodes, "edges": edges}
+
+
+def fan_out(name: str, output: str = "small") -> dict[str, Any]:
+    """Return a graph with a list of any length, one task per item, and one list of results."""
+    task = {"task": output, "input": "$item"}
+    return {
+        "name": name,
+        "nodes": [
+            {"id": "each", "type": "split", "parameters": {"input_array": "$trigger.items"}},
+            {"id": "work", "type": "task", "parameters": task},
+            {"id": "all", "type": "aggregator", "parameters": {}},
+        ],
+        "edges": [{"id": "in", "src": "each", "dst": "work"}, {"id": "out", "src": "work", "dst": "all"}],
+        "output": "{{ $all.length }}",
+    }
+
+
+def sleeper() -> dict[str, Any]:
+    """Return a graph that sleeps until a given time, then records when it woke."""
+    return {
+        "name": "bench-sleeper",
+        "nodes": [
+            {"id": "sleep", "type": "wait", "parameters": {"resume": "until", "until": "$trigger.until"}},
+            {"id": "woke", "type": "task", "parameters": {"task": "woke", "input": "$trigger.until"}},
+        ],
+        "edges": [{"id": "then", "src": "sleep", "dst": "woke"}],
+    }
+
 
 Progress = Callable[[str], None]
 
 
-def application(url: str, concurrency: int = 500) -> App:
-    """An application whose tasks cost nothing, so that what is measured is the engine."""
+def application(url: str, concurrency: int = 625) -> App:
+    """Return an application whose tasks cost nothing, so that only the engine is measured.
+
+    One workflow may hold 500 of the slots.
+    """
     app = App(url, settings=EngineSettings(concurrency=concurrency))
 
     @app.task
@@ -38,7 +75,7 @@ def application(url: str, concurrency: int = 500) -> App:
 
 
 async def timed(started: Awaitable[Handle], deadline: float) -> float:
-    """Milliseconds from the start to the result."""
+    """Return the milliseconds from the start to the result."""
     began = time.perf_counter()
     handle = await started
     await handle.aresult(deadline)
@@ -48,83 +85,59 @@ async def timed(started: Awaitable[Handle], deadline: float) -> float:
 async def chain(
     url: str, progress: Progress, *, executions: int = 500, steps: int = 10, processes: int | None = None
 ) -> Report:
-    """``executions`` workflows of ``steps`` durable steps each, all at once; ``processes`` work beside this one."""
+    """Run ``executions`` workflows of ``steps`` durable steps each, all at once; ``processes`` work beside this one."""
     app = application(url)
     async with at_work(app, processes) as crew:
-        definition = await app.adeploy(documents.chain(steps))
+        definition = await app.adeploy(chain_document(steps))
         await asyncio.gather(*(timed(app.astart(definition.name), 60) for _ in range(20)))
         progress(f"{executions} executions × {steps} steps")
         with crew.meter() as meter:
             times = await asyncio.gather(
                 *(timed(app.astart(definition.name), 600) for _ in range(executions))
             )
-    return Report(
-        "chain",
-        url,
-        executions * steps / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {"executions": executions, "steps": steps, "seconds": meter.seconds, **crew.figures()},
-    )
+    figures = {"executions": executions, "steps": steps, "seconds": meter.seconds, **crew.figures()}
+    return await reported("chain", url, executions * steps, times, meter, figures)
 
 
 async def fanout(
     url: str, progress: Progress, *, items: int = 1000, rounds: int = 5, processes: int | None = None
 ) -> Report:
-    """1 → ``items`` → 1, one execution after the other; ``processes`` work beside this one."""
+    """Run 1 → ``items`` → 1, one execution after the other; ``processes`` work beside this one."""
     app = application(url)
     async with at_work(app, processes) as crew:
-        definition = await app.adeploy(documents.fan_out("bench-fanout"))
+        definition = await app.adeploy(fan_out("bench-fanout"))
         payload = {"items": list(range(items))}
         await timed(app.astart(definition.name, payload), 60)
         progress(f"{rounds} rounds of 1 → {items} → 1")
         with crew.meter() as meter:
             times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
-    return Report(
-        "fanout",
-        url,
-        items * rounds / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000, **crew.figures()},
-    )
+    figures = {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000, **crew.figures()}
+    return await reported("fanout", url, items * rounds, times, meter, figures)
 
 
 async def latency(url: str, progress: Progress, *, rounds: int = 500, processes: int | None = None) -> Report:
-    """One-step executions on an idle system: submit → result. With ``processes`` others do the step, so that each round
-    holds two wake-ups from process to process: there is work, and there is a result."""
+    """Run one-step executions on an idle system and measure from start to result.
+
+    With ``processes``, others do the step. Each round then has two notifications between processes: of the work and
+    of the result.
+    """
     app = application(url)
     async with at_work(app, processes) as crew:
-        definition = await app.adeploy(documents.chain(1))
+        definition = await app.adeploy(chain_document(1))
         for _ in range(20):
             await timed(app.astart(definition.name), 60)
         progress(f"{rounds} executions, one after the other")
         with crew.meter() as meter:
             times = [await timed(app.astart(definition.name), 60) for _ in range(rounds)]
-    return Report(
-        "latency",
-        url,
-        rounds / meter.seconds,
-        percentile(times, 0.5),
-        percentile(times, 0.99),
-        meter.cpu,
-        meter.rss,
-        await raw_limits(url),
-        {"rounds": rounds, **crew.figures()},
-    )
+    figures = {"rounds": rounds, **crew.figures()}
+    return await reported("latency", url, rounds, times, meter, figures)
 
 
 async def split100k(url: str, progress: Progress, *, items: int = 100_000) -> Report:
-    """One split of ``items`` items with 100-byte outputs; memory growth is the point."""
+    """Run one split of ``items`` items with 100-byte outputs, to measure memory growth."""
     app = application(url)
     async with app.running():
-        definition = await app.adeploy(documents.fan_out("bench-split", "hundred"))
+        definition = await app.adeploy(fan_out("bench-split", "hundred"))
         await timed(app.astart(definition.name, {"items": list(range(100))}), 60)
         progress(f"one split of {items} items")
         payload = {"items": list(range(items))}

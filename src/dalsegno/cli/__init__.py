@@ -1,5 +1,5 @@
-"""The command line: one file per command or small family in ``commands``, what they share beside it.
+"""The command line: one file per command or small family in ``commands``, shared modules beside them.
 
-The files in ``commands`` are read at every start, so they import only typer; whatever is heavy they import when they
-run.
+The files in ``commands`` are imported at every start, so they import only typer at the top. Everything heavy is
+imported when a command runs.
 """

@@ -1,4 +1,4 @@
-"""What ``backup`` does, by the kind of store."""
+"""The work of ``backup``, by the kind of store."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import stderr
-from dalsegno.cli.problems import Refusal
-from dalsegno.cli.stores import require_url
-from dalsegno.engine.secrets.key_source import FILE_VARIABLE, SUFFIX
+from dalsegno.cli.target.stores import require_url
+from dalsegno.engine.secrets.keys import FILE_VARIABLE, SUFFIX
 from dalsegno.wiring import is_postgres, shown_url, sqlite_path
 
 if TYPE_CHECKING:
     from dalsegno.adapters.sqlite.backup import Backup
 
 SHOW_EVERY = 1.0
-"""Seconds between two lines about a copy that takes long; a terminal is told ten times as often, in place."""
+"""Seconds between two lines of progress; a terminal is updated in place ten times as often."""
 
 
 class Progress:
-    """How much of the store is copied, on standard error."""
+    """Progress of the copy, on stderr."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -36,7 +36,7 @@ class Progress:
         if self._quiet or (now < self._next and copied < total):
             return
         if copied == total and not self._is_begun:
-            return  # it took no time
+            return  # the copy took no time
         self._is_begun = True
         self._next = now + (SHOW_EVERY / 10 if self._in_place else SHOW_EVERY)
         end = "\r" if self._in_place and copied < total else "\n"
@@ -44,7 +44,7 @@ class Progress:
 
 
 def copy(url: str, file: Path, progress: Progress) -> Backup:
-    """Raises Refusal of stores that others copy."""
+    """Copy a SQLite store. Raise Refusal for stores that are backed up otherwise."""
     require_url(url)
     if is_postgres(url):
         raise Refusal(
@@ -61,13 +61,14 @@ def copy(url: str, file: Path, progress: Progress) -> Backup:
 
 
 def pg_dump(url: str, file: Path) -> str:
-    """One consistent state, too. A password goes into PGPASSWORD or ~/.pgpass."""
+    """Return the command that dumps a PostgreSQL store, also in one consistent state. A password goes into PGPASSWORD
+    or ~/.pgpass."""
     where = shown_url(url).replace(":***@", "@")
     return shlex.join(("pg_dump", "--format=custom", "--schema=dalsegno", f"--file={file}", where))
 
 
 def say_what_is_missing(url: str) -> None:
-    """The key of the credentials is kept apart from the store, and so from its copy."""
+    """Say where the key of the credentials is: it is kept outside the store, so the copy does not contain it."""
     path = sqlite_path(url)
     beside = path.with_name(path.name + SUFFIX)
     named = os.environ.get(FILE_VARIABLE)

@@ -1,4 +1,8 @@
-"""What users hand over on the command line: documents, payloads, tags, durations. Each bad one gets a clear refusal."""
+"""Documents, payloads, tags and durations from the command line, and the findings of documents with their lines.
+
+A document is a graph (JSON or YAML), a script (``.flow``), or one of the Python workflows that a file defines. Invalid
+input raises Refusal.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dalsegno.cli.problems import Refusal
+from dalsegno.cli.errors import Refusal
 
 STDIN = "-"
 SCRIPT = ".flow"
@@ -18,12 +22,12 @@ EXAMPLES = {
     "context": '{"node": {"price": 3}}',
     "payload": '{"approved": true}',
 }
-"""What is written behind the option of that name."""
+"""Example values by option name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A workflow document as it was read. ``name`` is what it is called if it does not say so itself."""
+    """A workflow document as it was read. ``name`` is its name unless it contains one."""
 
     file: str
     text: bytes
@@ -41,7 +45,7 @@ def read_document(file: str) -> Document:
 
 
 def read_payload(given: str | None, what: str = "input") -> Any:
-    """``JSON``, ``@file`` or ``-`` (stdin); nothing is None."""
+    """Read ``JSON``, ``@file`` or ``-`` (stdin). Return None if the option is not given."""
     if given is None:
         return None
     if given == STDIN:
@@ -64,7 +68,7 @@ def read_tags(given: Sequence[str] | None) -> dict[str, str]:
 def read_seconds(given: str | None, what: str = "timeout") -> float | None:
     if given is None:
         return None
-    from dalsegno.graph.duration import BadDuration, parse_duration  # noqa: PLC0415 - it brings the languages
+    from dalsegno.lang.durations import BadDuration, parse_duration  # noqa: PLC0415 - it brings the languages
 
     try:
         return parse_duration(given)

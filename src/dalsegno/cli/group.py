@@ -1,4 +1,4 @@
-"""The group of all commands: sorts them in its help, and turns what they raise into messages and exit codes."""
+"""The group of all commands: sorts them in the help, and turns exceptions into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "unprotect",
         "snapshots",
     ),
-    "Look": ("ls", "show", "watch", "why", "workers"),
-    "Steer": (
+    "Inspect": ("ls", "show", "watch", "why", "workers"),
+    "Control": (
         "submit",
         "trigger",
         "signal",
@@ -34,11 +34,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "pause",
         "cancel",
         "terminate",
+        "task",
         "dead",
     ),
-    "Definitions": ("validate", "deploy", "versions", "alias", "nodes"),
-    "Starts by themselves": ("schedule", "webhook", "alerts"),
-    "This machine": ("doctor", "backup", "migrate", "bench"),
+    "Definitions": ("validate", "deploy", "workflows", "versions", "alias", "nodes"),
+    "Triggers and alerts": ("schedule", "webhook", "alerts"),
+    "Maintenance": ("doctor", "backup", "migrate", "bench"),
 }
 
 
@@ -46,14 +47,14 @@ HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 def family(name: str, help: str) -> typer.Typer:
-    """Commands under one name: ``dalsegno keys add``, ``dalsegno keys ls``."""
+    """Return a group of commands under one name: ``dalsegno keys add``, ``dalsegno keys ls``."""
     return typer.Typer(
         name=name, help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS
     )
 
 
 class Commands(TyperGroup):
-    """Every way in passes here: the installed program, ``python -m dalsegno`` and tests."""
+    """The root group. The installed program, ``python -m dalsegno`` and tests all call its ``main``."""
 
     def main(
         self,
@@ -70,7 +71,7 @@ class Commands(TyperGroup):
             code = ended if isinstance(ended, int) else 0
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - here every error ends
-            from dalsegno.cli.problems import report  # noqa: PLC0415 - only who errs pays for it
+            from dalsegno.cli.errors import report  # noqa: PLC0415 - only who errs pays for it
 
             code = report(error, as_json="--json" in arguments)
         if standalone_mode:
@@ -82,7 +83,7 @@ class Commands(TyperGroup):
         return sorted(self.commands, key=lambda name: known.index(name) if name in known else len(known))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The help's list of commands, by what one wants to do."""
+        """Write the list of commands in sections by purpose."""
         width = max(len(name) for name in self.commands)
         for title, names in SECTIONS.items():
             present = [(name, self.commands[name]) for name in names if name in self.commands]
@@ -95,4 +96,4 @@ class Commands(TyperGroup):
 ClickException: type[Exception] = next(
     each for each in typer.BadParameter.__mro__ if each.__name__ == "ClickException"
 )
-"""Newer typers bring their own copy of click: this is the one that is in use."""
+"""The class that typer raises: newer versions bring their own copy of click."""

@@ -1,4 +1,4 @@
-"""The entry point: all commands in one program, and the one place where errors become messages and exit codes."""
+"""The entry point: all commands in one program."""
 
 from __future__ import annotations
 
@@ -12,29 +12,19 @@ import typer
 from dalsegno.cli.commands import (
     alerts,
     approvals,
-    backup,
-    bench,
     control,
     credentials,
-    dead,
     definitions,
-    dev,
-    doctor,
     executions,
     keys,
-    limits,
-    migrate,
+    operations,
+    processes,
     run,
-    schedule,
-    scheduler,
-    server,
+    schedules,
     snapshots,
     start,
-    versions,
-    watch,
-    webhook,
-    worker,
-    workers,
+    tasks,
+    webhooks,
 )
 from dalsegno.cli.group import HELP_OPTIONS, Commands
 from dalsegno.version import __version__
@@ -42,7 +32,7 @@ from dalsegno.version import __version__
 app = typer.Typer(
     name="dalsegno",
     cls=Commands,
-    help="Durable workflows that go on from where they stood.",
+    help="Durable workflow engine: executions resume where they stopped.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,  # plain help needs no rich and starts twice as fast
@@ -50,34 +40,35 @@ app = typer.Typer(
     context_settings=HELP_OPTIONS,
 )
 
-for part in (
-    run,
-    start,
-    executions,
-    watch,
-    workers,
-    control,
-    dead,
-    approvals,
-    definitions,
-    versions,
-    schedule,
-    dev,
-    server,
-    worker,
-    scheduler,
-    keys,
-    limits,
-    credentials,
-    snapshots,
-    webhook,
-    alerts,
-    migrate,
-    backup,
-    doctor,
-    bench,
+for register in (
+    run.register,
+    start.register,
+    executions.register_executions,
+    executions.register_watch,
+    operations.register_workers,
+    control.register,
+    tasks.register,
+    operations.register_dead,
+    approvals.register,
+    definitions.register_definitions,
+    definitions.register_versions,
+    schedules.register,
+    processes.register_dev,
+    processes.register_server,
+    processes.register_worker,
+    processes.register_scheduler,
+    keys.register,
+    operations.register_limits,
+    credentials.register,
+    snapshots.register,
+    webhooks.register,
+    alerts.register,
+    operations.register_migrate,
+    operations.register_backup,
+    operations.register_doctor,
+    operations.register_bench,
 ):
-    part.register(app)
+    register(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -93,7 +84,7 @@ def program(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Durable workflows that go on from where they stood."""
+    """Durable workflow engine: executions resume where they stopped."""
 
 
 def main() -> NoReturn:
@@ -106,7 +97,7 @@ def main() -> NoReturn:
 
 
 def _tolerate_narrow_encodings() -> None:
-    """A terminal that is not UTF-8 gets question marks, not an exception."""
+    """Print question marks, instead of failing, on a terminal that is not UTF-8."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and (stream.encoding or "").lower().replace("-", "") != "utf8":
@@ -114,7 +105,7 @@ def _tolerate_narrow_encodings() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """A task's thread cannot be stopped; one that still runs must not hold the process."""
+    """End the process. A task's thread cannot be stopped, so one that still runs is not waited for."""
     if not any(_holds(thread) for thread in threading.enumerate()):
         sys.exit(code)
     for stream in (sys.stdout, sys.stderr):

@@ -1,4 +1,4 @@
-"""Modules of users: named as Python does or by their file, imported, and searched for applications and workflows."""
+"""User modules: imported by name or by file, and searched for applications and workflows."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from pathlib import Path
 from types import ModuleType
 
 from dalsegno.app import App
-from dalsegno.cli.problems import Refusal, UnreadablePython
-from dalsegno.cli.suggesting import did_you_mean
+from dalsegno.cli.errors import Refusal, UnreadablePython
 from dalsegno.errors import DalSegnoError
 from dalsegno.lang.python import DurableTask, DurableWorkflow, PythonProgram
+from dalsegno.model.suggestion import did_you_mean
 
 PYTHON = ".py"
 
 
 @dataclass(frozen=True, slots=True)
 class PythonTarget:
-    """A workflow or task of a program, and the application it belongs to."""
+    """A workflow or task of a program, and its application."""
 
     app: App
     workflow: DurableWorkflow[..., object] | DurableTask[..., object]
     app_name: str
-    """How ``--app`` would name the application."""
+    """The value of ``--app`` that names the application."""
 
 
 def names_python(target: str) -> bool:
-    """Whether it reads ``module:function``, ``path/file.py:function`` or ``path/file.py``."""
+    """Return whether the target reads ``module:function``, ``path/file.py:function`` or ``path/file.py``."""
     home, colon, _ = target.rpartition(":")
     if target.endswith(PYTHON):
         return True
@@ -38,19 +38,19 @@ def names_python(target: str) -> bool:
 
 
 def load_app(name: str) -> App:
-    """``module:attribute`` or ``path/file.py:attribute``; the attribute is ``app`` unless it is named."""
+    """Import ``module:attribute`` or ``path/file.py:attribute``. The attribute defaults to ``app``."""
     home, attribute = _parted(name)
     module = _import(home)
     hint = _applications(module, home)
     found = _attribute(module, home, attribute or "app", hint)
     if not isinstance(found, App):
         raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", hint)
-    found.close()  # a module may have used it; here it lives on this program's own loop
+    found.close()  # the module may have used it; the command opens it on its own event loop
     return found
 
 
 def load_workflow(target: str, app: str | None) -> PythonTarget:
-    """What ``run`` was given. Without a function's name, the module's only workflow is meant."""
+    """Return the target of ``run``. Without a function's name it is the module's only workflow."""
     home, name = _parted(target)
     module = _import(home)
     found = _attribute(module, home, name, _listed(module)) if name else _only_workflow(module, home)
@@ -64,12 +64,12 @@ def load_workflow(target: str, app: str | None) -> PythonTarget:
 
 
 def programs_in(file: str) -> list[PythonProgram]:
-    """The workflows that a Python file defines, compiled."""
+    """Return the compiled workflows that a Python file defines."""
     return [workflow.program for workflow in _workflows(_import(file)).values()]
 
 
 def workflows_in(file: str) -> list[str]:
-    """The names of the workflows that a Python file defines."""
+    """Return the names of the workflows that a Python file defines."""
     return [workflow.name for workflow in _workflows(_import(file)).values()]
 
 
@@ -93,7 +93,7 @@ def _import(home: str) -> ModuleType:
 
 
 def _import_file(file: Path) -> ModuleType:
-    """As Python does with a script's directory, or with the package that the file belongs to."""
+    """Import a file as Python does: with the script's directory on the path, or as part of its package."""
     if not file.is_file():
         raise Refusal(f"there is no file {file}", "Give the path of a Python file, or MODULE:NAME.")
     path = file.resolve()
@@ -149,7 +149,7 @@ def _attribute(module: ModuleType, home: str, dotted: str, hint: str) -> object:
 
 
 def _workflows(module: ModuleType) -> dict[str, DurableWorkflow[..., object]]:
-    """Those that the module itself defines."""
+    """Return the workflows that the module itself defines."""
     return {
         name: value
         for name, value in vars(module).items()
@@ -189,7 +189,7 @@ def _no_workflow(target: str, found: object) -> Refusal:
 def _owner(
     module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
 ) -> tuple[App, str]:
-    """The application of the function's own module that has registered it."""
+    """Return the application in the function's own module that has registered it, and its name."""
     for name, value in vars(module).items():
         if isinstance(value, App) and _registers(value, found):
             value.close()
@@ -218,7 +218,7 @@ def _registers(app: App, found: DurableWorkflow[..., object] | DurableTask[..., 
 def _names_beside(
     app: App, found: DurableWorkflow[..., object] | DurableTask[..., object]
 ) -> tuple[str, Sequence[str]]:
-    """What an application has of the same kind."""
+    """Return the kind, and all names of that kind that the application has."""
     if isinstance(found, DurableWorkflow):
         return "workflow", app.workflows.names()
     return "task", app.tasks.names()
@@ -227,6 +227,6 @@ def _names_beside(
 def _home_of(
     home: str, module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
 ) -> str:
-    """What was given, if the function is at home there; else its own module."""
+    """Return the given module if it defines the function, else the module that does."""
     own = found.function.__module__
     return home if own == module.__name__ else own

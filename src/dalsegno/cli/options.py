@@ -13,7 +13,7 @@ Store: TypeAlias = Annotated[
         "--store",
         "-s",
         metavar="URL",
-        help="The store. Default: DALSEGNO_STORE, else sqlite:///dalsegno.db.",
+        help="URL of the store. Default: DALSEGNO_STORE, else sqlite:///dalsegno.db.",
         show_default=False,
     ),
 ]
@@ -22,7 +22,7 @@ Server: TypeAlias = Annotated[
     typer.Option(
         "--server",
         metavar="URL",
-        help="A server instead of a store. Default: DALSEGNO_SERVER; its key: DALSEGNO_KEY.",
+        help="URL of a server, instead of a store. Default: DALSEGNO_SERVER; its API key: DALSEGNO_KEY.",
         show_default=False,
     ),
 ]
@@ -35,7 +35,7 @@ Input: TypeAlias = Annotated[
         "--input",
         "-i",
         metavar="JSON",
-        help="The start payload: JSON, @FILE, or - for stdin.",
+        help="Start payload: JSON, @FILE, or - for stdin.",
         show_default=False,
     ),
 ]
@@ -44,8 +44,8 @@ AppName: TypeAlias = Annotated[
     typer.Option(
         "--app",
         metavar="MODULE:NAME",
-        help="A Python App whose tasks, nodes and workflows are used: MODULE:NAME or FILE.py:NAME; the NAME is app if "
-        "it is not given. Its own store is taken where neither --store nor DALSEGNO_STORE names one.",
+        help="Python App whose tasks, nodes and workflows are used: MODULE:NAME or FILE.py:NAME; NAME defaults to "
+        "app. Its own store is used where neither --store nor DALSEGNO_STORE names one.",
         show_default=False,
     ),
 ]
@@ -60,23 +60,23 @@ Timeout: TypeAlias = Annotated[
 ]
 Tags: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="KEY=VALUE", help="A tag; may be given several times.", show_default=False),
+    typer.Option("--tag", metavar="KEY=VALUE", help="A tag; repeatable.", show_default=False),
 ]
 Key: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--key",
         metavar="TEXT",
-        help="Idempotency key: a second start with it is the first.",
+        help="Idempotency key: the same key returns the first execution.",
         show_default=False,
     ),
 ]
-Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress, only the result.")]
 ExecutionId: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="EXECUTION",
-        help="The execution's id, its first characters, or `last` for the newest.",
+        help="Id of the execution, its first characters, or `last` for the newest.",
         show_default=False,
     ),
 ]
@@ -84,9 +84,11 @@ Detach: TypeAlias = Annotated[
     bool, typer.Option("--detach", help="Only create the new execution; a worker runs it.")
 ]
 OfWorkflow: TypeAlias = Annotated[
-    str | None, typer.Option("--workflow", "-w", help="Only of this workflow.", show_default=False)
+    str | None, typer.Option("--workflow", "-w", help="Only this workflow.", show_default=False)
 ]
-Limit: TypeAlias = Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="At most this many.")]
+Limit: TypeAlias = Annotated[
+    int, typer.Option("--limit", "-n", min=1, max=10_000, help="Maximum number of entries.")
+]
 Target: TypeAlias = Annotated[
     str,
     typer.Argument(
@@ -97,29 +99,35 @@ Target: TypeAlias = Annotated[
     ),
 ]
 FromNodes: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="NODE...", help="Where to begin.", show_default=False)
+    list[str], typer.Argument(metavar="NODE...", help="Node to start from.", show_default=False)
 ]
 EditedContext: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--context",
         metavar="JSON",
-        help="Outputs to change, by node: JSON, @FILE or -.",
+        help="Node outputs to change, by node: JSON, @FILE or -.",
         show_default=False,
     ),
 ]
-Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any that is free.")]
+Port: TypeAlias = Annotated[
+    int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+]
 Queues: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="A,B", help="Queues that its worker serves. Default: default.", show_default=False),
+    typer.Option(metavar="A,B", help="Queues that the worker serves. Default: default.", show_default=False),
 ]
 Concurrency: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, max=100_000, help="Steps at the same time. Default: 100.", show_default=False),
+    typer.Option(
+        min=1, max=100_000, help="Maximum number of concurrent steps. Default: 100.", show_default=False
+    ),
 ]
 Grace: TypeAlias = Annotated[
     float | None,
-    typer.Option(min=0, help="Seconds for what still runs at the end. Default: 10.", show_default=False),
+    typer.Option(
+        min=0, help="Seconds that running steps have to finish at shutdown. Default: 10.", show_default=False
+    ),
 ]
 WorkflowShare: TypeAlias = Annotated[
     float | None,
@@ -127,7 +135,7 @@ WorkflowShare: TypeAlias = Annotated[
         "--workflow-share",
         min=0.01,
         max=1.0,
-        help="Share of the steps at the same time that one workflow may hold; the rest is for others. Default: 0.8.",
+        help="Share of the concurrent steps that one workflow may use; the rest is for others. Default: 0.8.",
         show_default=False,
     ),
 ]
@@ -136,7 +144,7 @@ HttpTimeout: TypeAlias = Annotated[
     typer.Option(
         "--http-timeout",
         min=0.1,
-        help="Seconds that one run of an http node may take at most. Default: 300.",
+        help="Maximum seconds that one run of an http node takes. Default: 300.",
         show_default=False,
     ),
 ]
@@ -145,7 +153,7 @@ HttpResponseBytes: TypeAlias = Annotated[
     typer.Option(
         "--http-response-bytes",
         min=1,
-        help="Bytes that one run of an http node may read at most. Default: 64 MiB.",
+        help="Maximum bytes that one run of an http node reads. Default: 64 MiB.",
         show_default=False,
     ),
 ]
@@ -154,21 +162,21 @@ HealthPort: TypeAlias = Annotated[
     typer.Option(
         "--health-port",
         metavar="[ADDRESS:]PORT",
-        help="Answer /live, /ready and /metrics there. Default: DALSEGNO_HEALTH_PORT, else not at all.",
+        help="Serve /live, /ready and /metrics there. Default: DALSEGNO_HEALTH_PORT, else off.",
         show_default=False,
     ),
 ]
 Processes: TypeAlias = Annotated[
     int,
-    typer.Option(min=1, max=1000, help="Worker processes; one that dies is started again."),
+    typer.Option(min=1, max=1000, help="Number of worker processes; one that dies is restarted."),
 ]
 Retention: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--retention",
         metavar="[STATE=]DURATION",
-        help="Remove executions so long after their end: 30d; or by state, several times: COMPLETED=7d. Default: as "
-        "the application says, else never.",
+        help="Remove executions this long after their end: 30d; or by state, repeatable: COMPLETED=7d. Default: that "
+        "of the application, else never.",
         show_default=False,
     ),
 ]
@@ -177,7 +185,7 @@ Streams: TypeAlias = Annotated[
     typer.Option(
         min=0,
         max=1_000_000,
-        help="Event streams and waiting calls open at the same time; beyond that a 503. Default: 10,000.",
+        help="Maximum number of open event streams and waiting calls; beyond that a 503. Default: 10,000.",
         show_default=False,
     ),
 ]
@@ -186,8 +194,8 @@ Checks: TypeAlias = Annotated[
     typer.Option(
         "--check",
         metavar="NAME=N",
-        help="Bound of the processes that check large definitions and schemas: processes (default: 2), seconds (15) "
-        "and memory (1 GiB, in bytes) of one, queue (16 waiting checks of one caller); may be given several times.",
+        help="Limit of the processes that check large definitions and schemas: processes (default: 2), seconds (15) "
+        "and memory (1 GiB, in bytes) of one, queue (16 waiting checks of one caller); repeatable.",
         show_default=False,
     ),
 ]
@@ -197,7 +205,7 @@ DefaultQuotas: TypeAlias = Annotated[
         "--quota",
         metavar="NAME=N",
         help="Quota of keys without their own: starts-per-minute, bytes-per-minute, open-streams, stored-executions; "
-        "may be given several times.",
+        "repeatable.",
         show_default=False,
     ),
 ]
@@ -205,7 +213,7 @@ DefaultQuotas: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What ``--store``, ``--server`` and ``--app`` say together."""
+    """The values of ``--store``, ``--server`` and ``--app``."""
 
     store: str | None
     server: str | None

@@ -1,4 +1,4 @@
-"""Where things are written: results to stdout, everything else to stderr; and the signs a terminal can show."""
+"""Output: results to stdout, everything else to stderr; symbols, durations and times."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.text import Text
 
 ENDLESS = 10_000
@@ -24,7 +25,7 @@ def stderr() -> Console:
 
 
 def print_table(console: Console, table: RenderableType, *, crop: bool = True) -> None:
-    """A pipe gets no spaces at the ends of lines; without ``crop`` it has no edge either."""
+    """Print a table. In a pipe lines have no trailing spaces, and without ``crop`` no maximum width."""
     if console.is_terminal:
         console.print(table, crop=crop)
         return
@@ -37,20 +38,20 @@ def print_table(console: Console, table: RenderableType, *, crop: bool = True) -
 
 
 def emit(value: Any) -> None:
-    """One JSON value on stdout: on one line for programs, indented for people."""
+    """Print one JSON value on stdout: on one line in a pipe, indented on a terminal."""
     ascii_only = not is_unicode(sys.stdout.encoding)
     indent = 2 if sys.stdout.isatty() else None
     print(json.dumps(value, ensure_ascii=ascii_only, indent=indent), flush=True)
 
 
 def execution_names(id: str, state: str) -> dict[str, Any]:
-    """How ``--json`` names an execution: ``id`` and ``state``, as over HTTP. The earlier names, ``execution_id`` and
-    ``status``, are removed in 0.2."""
+    """Return the names of an execution in ``--json``: ``id`` and ``state``, as over HTTP. The earlier names,
+    ``execution_id`` and ``status``, are removed in 0.2."""
     return {"id": id, "state": state, "execution_id": id, "status": state}
 
 
 def reference_names(execution: str | None, prefix: str = "") -> dict[str, Any]:
-    """How ``--json`` names an execution that something else refers to: ``execution``, and by its earlier name."""
+    """Return the reference to an execution in ``--json``: ``execution``, and its earlier name."""
     return {f"{prefix}execution": execution, f"{prefix}execution_id": execution}
 
 
@@ -60,23 +61,23 @@ def is_unicode(encoding: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What stands for states and shapes; plain letters where a terminal knows no others."""
+    """The symbols for states and shapes; ASCII where a terminal has no others."""
 
     states: dict[str, str]
     branch: str
     last: str
     through: str
     bar: tuple[str, str, str]
-    """Done, the boundary, to do."""
+    """Done, the boundary, not done."""
     dot: str
     ellipsis: str
     here: str
-    """The line where a program stands."""
+    """Marks the current line of a program."""
     gutter: str
     spinner: str
 
     def spin(self, now: float) -> str:
-        """Something that moves while work is going on."""
+        """Return a frame of the spinner."""
         return self.spinner[int(now * 8) % len(self.spinner)]
 
 
@@ -143,7 +144,7 @@ def signs_for(console: Console) -> Signs:
 
 
 def span(seconds: float) -> str:
-    """A duration as one reads it: ``420 ms``, ``12.3 s``, ``3:05 min``, ``2 h 10 min``, ``3 d 4 h``."""
+    """Format a duration: ``420 ms``, ``12.3 s``, ``3:05 min``, ``2 h 10 min``, ``3 d 4 h``."""
     seconds = max(seconds, 0.0)
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
@@ -163,7 +164,7 @@ def several(count: int, noun: str) -> str:
 
 
 def moment(at: float | None) -> str:
-    """A point in time in the user's zone."""
+    """Format a time in the user's time zone."""
     return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S") if at is not None else ""
 
 
@@ -171,3 +172,7 @@ def iso(at: float | None) -> str | None:
     return (
         datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds") if at is not None else None
     )
+
+
+def state_text(console: Console, state: str) -> str:
+    return f"[{STYLES[state]}]{escape(signs_for(console).states[state])} {state}[/]"

@@ -1,4 +1,4 @@
-"""A server's workflows from Python: ``dalsegno.Client``, with the same handles as ``App``."""
+"""The Python client of a server: ``dalsegno.Client``, with the same handles as ``App``."""
 
 from dalsegno.client.client import Client
 

@@ -1,4 +1,4 @@
-"""Definitions, versions and aliases of a server's store, by the names that the archive has for them."""
+"""The archive's interface to a server: definitions, versions and aliases of its store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from dalsegno.client.problems import Place
-from dalsegno.client.replies import DefinitionPage, DefinitionReply, ProgramReply
+from dalsegno.client.schemas import DefinitionPage, DefinitionReply, ProgramReply
 from dalsegno.client.transport import Transport
 from dalsegno.errors import Finding, InvalidDefinition, NotFound
 from dalsegno.model.definition import Definition, Version
@@ -20,7 +20,7 @@ Source = str | bytes | Mapping[str, Any]
 
 
 class Checked(Struct):
-    """What validation found. Nothing was stored."""
+    """The result of a validation. Nothing was stored."""
 
     valid: bool
     name: str | None = None
@@ -33,14 +33,14 @@ class ServerArchive:
         self.transport = transport
         self._programs: dict[str, Definition] = {}
 
-    # -- storing ----------------------------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------------------
 
     async def validate(self, source: Source, name: str | None = None, *, script: bool = False) -> Checked:
         body = _body(source, name, script=script)
         return await self.transport.send("POST", "definitions/validate", Checked, body, repeatable=True)
 
     async def deploy(self, source: Source, name: str | None = None, *, script: bool = False) -> Definition:
-        """The same content again is the same version, so it may be sent twice."""
+        """Deploy a source. The same content is the same version, so the request can be repeated."""
         body = _body(source, name, script=script)
         reply = await self.transport.send("POST", "definitions", DefinitionReply, body, repeatable=True)
         return reply.definition()
@@ -50,17 +50,17 @@ class ServerArchive:
         await self.transport.send("PUT", path, Any, {"version": version}, repeatable=True)
 
     async def remove_alias(self, name: str, alias: str) -> bool:
-        """Whether there was one."""
+        """Remove an alias; return whether it existed."""
         try:
             await self.transport.send("DELETE", f"{_path(name)}/aliases/{quote(alias, safe='')}", Any)
         except NotFound:
             return False
         return True
 
-    # -- looking ----------------------------------------------------------------------------------------------
+    # -- lookups ----------------------------------------------------------------------------------------------
 
     async def definition(self, name: str, version: Version = None) -> Definition | None:
-        """With its stored form; None where there is none."""
+        """Return a version with its stored form; None if there is none."""
         query = {"version": str(version) if version is not None else None}
         try:
             reply = await self.transport.get(_path(name), DefinitionReply, query)
@@ -69,7 +69,7 @@ class ServerArchive:
         return await self.definition_by_hash(reply.hash, reply)
 
     async def definition_by_hash(self, hash: str, named: DefinitionReply | None = None) -> Definition | None:
-        """``named``: which of the definitions with this content is meant."""
+        """Return a definition by its content hash. ``named``: the one that is meant if several have this content."""
         known = self._programs.get(hash)
         if known is None:
             try:
@@ -80,7 +80,8 @@ class ServerArchive:
         return known if named is None else named.definition(known.source)
 
     async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
-        """By name, without their stored form. A server's cursors are its own, so it is asked from the first name on."""
+        """Return definitions by name, without their stored form. Reads from the first name on, because a server's
+        cursors are opaque."""
         found: list[Definition] = []
         cursor: str | None = None
         while len(found) < limit:
@@ -92,19 +93,32 @@ class ServerArchive:
                 break
         return found[:limit]
 
-    async def versions(self, name: str) -> list[Definition]:
-        """Newest first, without their stored form; none where the name is not known."""
-        return [each.definition() for each in await self._versions(name)]
+    async def versions(
+        self, name: str, limit: int | None = None, before: int | None = None
+    ) -> list[Definition]:
+        """Return versions, newest first, without their stored form; none if the name is unknown."""
+        return [each.definition() for each in await self._versions(name, limit, before)]
 
     async def aliases(self, name: str) -> dict[str, int]:
         found = await self._versions(name)
         return dict(sorted((alias, each.version) for each in found for alias in each.aliases))
 
-    async def _versions(self, name: str) -> list[DefinitionReply]:
-        try:
-            return await self.transport.get(f"{_path(name)}/versions", list[DefinitionReply])
-        except NotFound:
-            return []
+    async def _versions(
+        self, name: str, limit: int | None = None, before: int | None = None
+    ) -> list[DefinitionReply]:
+        found: list[DefinitionReply] = []
+        while limit is None or len(found) < limit:
+            wanted = LARGEST_PAGE if limit is None else min(LARGEST_PAGE, limit - len(found))
+            query = {"limit": wanted, "before": before}
+            try:
+                page = await self.transport.get(f"{_path(name)}/versions", list[DefinitionReply], query)
+            except NotFound:
+                break
+            found += page
+            if len(page) < wanted:
+                break
+            before = page[-1].version
+        return found
 
 
 def _path(name: str) -> str:

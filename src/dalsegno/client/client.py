@@ -1,4 +1,4 @@
-"""``dalsegno.Client``: deploy, start, watch and steer the workflows of a server."""
+"""``dalsegno.Client``: deploys, starts, watches and controls the workflows of a server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
+from dalsegno.client.admin.alerts import ClientAlerts
+from dalsegno.client.admin.credentials import ClientCredentials, ClientProtectedNames
+from dalsegno.client.admin.definitions import ClientDefinitions
+from dalsegno.client.admin.keys import ClientKeys
+from dalsegno.client.admin.operations import ClientDeadLetters, ClientLimits
+from dalsegno.client.admin.webhooks import ClientWebhooks
+from dalsegno.client.admin.workers import unfinished_versions, worker_list
 from dalsegno.client.archive import Checked, ServerArchive, Source
-from dalsegno.client.calls import ServerCalls
-from dalsegno.client.schedules import ClientSchedules, ServerBook
+from dalsegno.client.executions import ServerCalls
+from dalsegno.client.schedules import ClientSchedules, ServerSchedules
 from dalsegno.client.stream import stream_events
+from dalsegno.client.tasks import ClientTasks
 from dalsegno.client.transport import Transport, checked_url
-from dalsegno.engine.delays import Duration, Moment
-from dalsegno.engine.filters import ExecutionFilters, filter_of
-from dalsegno.engine.starting import StartOptions
+from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
+from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
+from dalsegno.engine.starting.delays import Duration, Moment
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.worker.directory import WorkerSeen
 from dalsegno.errors import UsageError
+from dalsegno.event_loop_host import LoopHost
 from dalsegno.handle import Handle
-from dalsegno.hosting import LoopHost
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
@@ -30,11 +41,11 @@ DEFAULT_URL = "http://127.0.0.1:8700"
 
 
 class Client:
-    """The server behind ``url`` (default: ``DALSEGNO_SERVER``, else this machine's), asked with ``key`` (default:
-    ``DALSEGNO_KEY``).
+    """A client of the server at ``url`` (default: ``DALSEGNO_SERVER``, or this machine's), authenticated with ``key``
+    (default: ``DALSEGNO_KEY``).
 
-    Every call has an async twin with the prefix ``a``. Connections stay open until ``close``, or until a ``with`` or
-    ``async with`` block ends.
+    Every call has an async twin with the prefix ``a``. Connections stay open until ``close``, or until a ``with``
+    or ``async with`` block ends.
     """
 
     def __init__(
@@ -43,20 +54,40 @@ class Client:
         key: str | None = None,
         *,
         patience: float = 30.0,
+        restart_patience: float = 0.0,
         wire: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """``patience``: for so many seconds calls try again while the server is out of reach. ``wire``: another way to
-        the server than the network."""
+        """``patience``: seconds for which calls are retried while the server is unreachable; ``restart_patience``:
+        the same, if longer, once it has answered a call. ``wire``: a transport that replaces the network."""
         self.url = url if url is not None else os.environ.get("DALSEGNO_SERVER", DEFAULT_URL)
         self._key = key if key is not None else os.environ.get("DALSEGNO_KEY") or None
         self._patience = patience
+        self._restart_patience = restart_patience
         self._wire = wire
         self._host: LoopHost | None = None
         self._calls: ServerCalls | None = None
         self._opening = threading.RLock()
-        """Threads may make the first call at the same time."""
-        self.schedules = ClientSchedules(self, lambda: ServerBook(self._open()))
-        """Cron in the server's store."""
+        """Several threads may make the first call at the same time."""
+        self.schedules = ClientSchedules(self, lambda: ServerSchedules(self._open()))
+        """Schedules in the server's store."""
+        self.tasks = ClientTasks(self)
+        """Pending and running tasks, to be settled by hand."""
+        self.definitions = ClientDefinitions(self)
+        """Deployed workflows and their versions."""
+        self.keys = ClientKeys(self)
+        """API keys."""
+        self.limits = ClientLimits(self)
+        """Concurrency and rate limits by key."""
+        self.credentials = ClientCredentials(self)
+        """Secrets that workflows use by name."""
+        self.protected_names = ClientProtectedNames(self)
+        """Names under which only admins deploy."""
+        self.webhooks = ClientWebhooks(self)
+        """Workflows that other systems start."""
+        self.alerts = ClientAlerts(self)
+        """Alerts about failed executions."""
+        self.dead_letters = ClientDeadLetters(self)
+        """Work that cannot continue without intervention."""
         checked_url(self.url)
 
     def __repr__(self) -> str:
@@ -65,21 +96,22 @@ class Client:
     # -- definitions ------------------------------------------------------------------------------------------
 
     def deploy(self, document: Source, name: str | None = None) -> Definition:
-        """Checks and stores a graph document there; the same content again is the same version."""
+        """Checks and stores a graph document on the server; the same content is the same version."""
         return self._call(self._archive().deploy(document, name))
 
     async def adeploy(self, document: Source, name: str | None = None) -> Definition:
         return await self._acall(self._archive().deploy(document, name))
 
     def deploy_script(self, source: str, name: str | None = None) -> Definition:
-        """Compiles and stores a ``.flow`` script there; ``name`` is for those that have none."""
+        """Compiles and stores a ``.flow`` script on the server; ``name`` is for scripts without a name of their
+        own."""
         return self._call(self._archive().deploy(source, name, script=True))
 
     async def adeploy_script(self, source: str, name: str | None = None) -> Definition:
         return await self._acall(self._archive().deploy(source, name, script=True))
 
     def validate(self, source: Source, name: str | None = None, *, script: bool = False) -> Checked:
-        """Everything that is wrong with a document or script, at once; nothing is stored."""
+        """Returns all problems of a document or script at once; nothing is stored."""
         return self._call(self._archive().validate(source, name, script=script))
 
     async def avalidate(self, source: Source, name: str | None = None, *, script: bool = False) -> Checked:
@@ -97,35 +129,37 @@ class Client:
         delay: Duration | None = None,
         start_at: Moment | None = None,
     ) -> Starter:
-        """Options for the next start: ``client.with_options(idempotency_key="o-1").start("checkout", …)``. With
-        ``delay`` or ``start_at`` it is PENDING until then; ``handle.trigger()`` begins it before."""
+        """Sets options for the next start: ``client.with_options(idempotency_key="o-1").start("checkout", …)``.
+        With ``delay`` or ``start_at`` the execution is PENDING until then; ``handle.trigger()`` starts it
+        earlier."""
         key = idempotency_key
         return Starter(self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at))
 
     def start(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        """Starts a deployed workflow (``"checkout"``, ``"checkout@stable"``) with one value, or with keywords that make
-        an object. A start that gets no answer is sent again and happens once."""
+        """Starts a deployed workflow (``"checkout"``, ``"checkout@stable"``) with one value, or with keywords that
+        form an object. A start that gets no answer is repeated and takes effect once."""
         return Starter(self, StartOptions()).start(workflow, *args, **fields)
 
     async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
         return await Starter(self, StartOptions()).astart(workflow, *args, **fields)
 
     def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        """A start in two steps: everything is checked, and the execution is PENDING until ``handle.trigger()`` begins
-        it, with this input or with another one."""
+        """Submits a start in two steps: the input is checked, and the execution is PENDING until
+        ``handle.trigger()`` starts it, with this input or with another one."""
         return Starter(self, StartOptions()).submit(workflow, *args, **fields)
 
     async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
         return await Starter(self, StartOptions()).asubmit(workflow, *args, **fields)
 
     def handle(self, execution: str) -> Handle:
-        """An execution by id. Making a handle costs nothing and checks nothing."""
+        """Returns the handle of an execution. Creating a handle sends no request and checks nothing."""
         return Handle(self, execution)
 
     def executions(
         self, workflow: str | None = None, *, page: int = 100, **filters: Unpack[ExecutionFilters]
     ) -> Iterator[ExecutionView]:
-        """Newest first, without inputs and outputs; ``page`` of them are fetched at a time, as they are needed."""
+        """Yields executions, newest first, without inputs and outputs; fetches ``page`` of them at a time, on
+        demand."""
         return self._iterate(self.client.all_executions(filter_of(workflow, filters), page))
 
     def aexecutions(
@@ -134,17 +168,40 @@ class Client:
         return self._aiterate(self.client.all_executions(filter_of(workflow, filters), page))
 
     def stream(self, execution: str | Handle, after: int = 0) -> Iterator[Event]:
-        """Events as they happen, each once and in order, until the execution has ended. A connection that breaks is
-        made again where it broke. ``after``: only those with a higher number."""
+        """Yields events as they happen, each once and in order, until the execution has ended. A broken connection
+        is resumed where it broke. ``after``: only events with a higher number."""
         return self._iterate(stream_events(self._open(), _id(execution), after))
 
     def astream(self, execution: str | Handle, after: int = 0) -> AsyncIterator[Event]:
         return self._aiterate(stream_events(self._open(), _id(execution), after))
 
-    # -- coming and going -------------------------------------------------------------------------------------
+    def approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
+        """Returns open approvals, of one workflow or of all; ``handle(approval.execution).decide(…)`` decides."""
+        return self._call(self.client.pending_approvals(workflow, limit))
+
+    async def aapprovals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
+        return await self._acall(self.client.pending_approvals(workflow, limit))
+
+    # -- workers ----------------------------------------------------------------------------------------------
+
+    def workers(self) -> list[WorkerSeen]:
+        """Returns processes and remote workers of the server's store, also those that died recently."""
+        return self._call(worker_list(self._open()))
+
+    async def aworkers(self) -> list[WorkerSeen]:
+        return await self._acall(worker_list(self._open()))
+
+    def unfinished_versions(self) -> list[UnfinishedVersion]:
+        """Returns the versions that unfinished executions run, with the tasks that they need."""
+        return self._call(unfinished_versions(self._open()))
+
+    async def aunfinished_versions(self) -> list[UnfinishedVersion]:
+        return await self._acall(unfinished_versions(self._open()))
+
+    # -- life cycle -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Closes its connections; calls that wait fail. A later call opens new ones."""
+        """Closes its connections; waiting calls fail. A later call opens new ones."""
         host, calls = self._parted()
         if host is not None and calls is not None:
             host.call(calls.transport.close())
@@ -171,7 +228,7 @@ class Client:
         self.close()
 
     async def __aenter__(self) -> Self:
-        """Inside, everything happens on this loop."""
+        """Inside the block, everything runs on the caller's event loop."""
         if self._host is None:
             self._host = LoopHost()
             self._host.begin_here()
@@ -180,11 +237,11 @@ class Client:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    # -- inside -----------------------------------------------------------------------------------------------
+    # -- internal ---------------------------------------------------------------------------------------------
 
     @property
     def host(self) -> LoopHost:
-        """Where its requests run: in a thread of its own, unless it is used as ``async with``."""
+        """The event loop of its requests: in a thread of its own, or the caller's with ``async with``."""
         with self._opening:
             if self._host is None:
                 self._host = LoopHost()
@@ -193,10 +250,16 @@ class Client:
 
     @property
     def client(self) -> ServerCalls:
-        """What handles ask."""
+        """The calls that handles use."""
         with self._opening:
             if self._calls is None:
-                transport = Transport(self.url, self._key, patience=self._patience, wire=self._wire)
+                transport = Transport(
+                    self.url,
+                    self._key,
+                    patience=self._patience,
+                    restart_patience=self._restart_patience,
+                    wire=self._wire,
+                )
                 self._calls = ServerCalls(transport)
             return self._calls
 
@@ -232,7 +295,7 @@ class Client:
 
 
 class Starter:
-    """Starts with options chosen beforehand."""
+    """Starts with preset options."""
 
     __slots__ = ("_client", "_options")
 
@@ -272,7 +335,7 @@ def _id(execution: str | Handle) -> str:
 
 
 async def _next(values: AsyncIterator[T]) -> tuple[T] | None:
-    """The next one in a tuple: it may be anything, even nothing."""
+    """Return the next value in a tuple, because the value itself may be None."""
     try:
         return (await anext(values),)
     except StopAsyncIteration:

@@ -1,9 +1,8 @@
-"""Connections to one server: a bounded number of them, each with one request at a time, given out in turn.
+"""A bounded pool of connections to one server, each with one request at a time, assigned in order of arrival.
 
-The pool of httpx looks through all its connections and all requests that wait for one whenever either changes, and a
-request that is cancelled while it gets its connection leaves that one behind for good. So each connection here is a
-client of httpx by itself, requests wait for one in a queue of our own, and a connection whose request did not end well
-is closed.
+The pool of httpx scans all its connections and all waiting requests whenever either changes, and a request that is
+cancelled while it gets its connection leaks that connection. Therefore each connection here is an httpx client of
+its own, requests wait for one in a queue, and a connection whose request did not end normally is closed.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ import httpx
 
 
 class Connections:
-    """First come, first served. Everything it does happens on one loop."""
+    """The pool: first come, first served. It runs on one event loop."""
 
     def __init__(
         self, make: Callable[[], httpx.AsyncClient], most: int, silence: float, *, are_shared: bool = False
     ) -> None:
-        """``make``: one more. ``silence``: seconds without an answer of the server after which a request that waits for
-        a connection is told so. ``are_shared``: ``make`` returns the same one every time, which is not closed here."""
+        """``make``: creates a connection. ``silence``: seconds without an answer of the server after which a
+        request that waits for a connection fails. ``are_shared``: ``make`` always returns the same client, which
+        is not closed here."""
         self._make = make
         self._left = most
         self._silence = silence
@@ -36,12 +36,13 @@ class Connections:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a connection, or did so and were given up."""
+        """Number of requests that wait for a connection, including abandoned ones."""
         return len(self._queue)
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[httpx.AsyncClient]:
-        """For one request. Raises httpx.PoolTimeout where the server keeps all of them and answers nothing."""
+        """Lend a connection for one request. Raises httpx.PoolTimeout if all are in use and the server answers
+        nothing."""
         await self._enter()
         http: httpx.AsyncClient | None = None
         try:
@@ -57,7 +58,7 @@ class Connections:
             self._leave()
 
     async def close(self) -> None:
-        """Those that are in use are closed by whoever uses them."""
+        """Close the pool. Connections in use are closed by their users."""
         idle, self._idle = self._idle, []
         for http in idle:
             self._discard(http)
@@ -94,7 +95,7 @@ class Connections:
         self._left += 1
 
     def _discard(self, http: httpx.AsyncClient) -> None:
-        """In a task of its own: its user may have been cancelled."""
+        """Close a connection in a task of its own, because its user may have been cancelled."""
         if self._are_shared:
             return
         closing = asyncio.get_running_loop().create_task(http.aclose())

@@ -1,4 +1,4 @@
-"""Problem documents of a server as the exceptions that the same mistake raises without one."""
+"""Conversion of a server's problem documents to the exceptions that the same error raises locally."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno import errors, lang
-from dalsegno.engine.scripting.sources import InvalidScript
+from dalsegno.engine.scripts.programs import InvalidScript
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -36,11 +36,11 @@ BY_STATUS: dict[int, type[DalSegnoError]] = {
     503: Unavailable,
     507: errors.StoreFull,
 }
-"""For codes that this version does not know."""
+"""Fallback classes by status, for codes that this version does not know."""
 
 
 class Place(Struct):
-    """One thing that is wrong, and where."""
+    """One problem and its place."""
 
     pointer: str = ""
     message: str = ""
@@ -50,14 +50,14 @@ class Place(Struct):
 
 
 class Problem(Struct):
-    """RFC 9457, with our additions."""
+    """A problem document (RFC 9457) with the server's extensions."""
 
     status: int
     detail: str
     code: str
     findings: list[Place] = []
     errors: list[Place] = []
-    """The same list under its earlier name, which is all that an older server sends."""
+    """The same list under its earlier name, which older servers send."""
 
     @property
     def places(self) -> list[Place]:
@@ -65,13 +65,13 @@ class Problem(Struct):
 
 
 class ServerUnreachable(Unavailable):
-    """Nobody answers, or whoever answers cannot serve now."""
+    """The server does not answer, or answers that it cannot serve now."""
 
     hint = "`dalsegno dev` starts a server on this machine; --server or DALSEGNO_SERVER says where another one is."
 
 
 class NotThisServer(BadConfiguration):
-    """Something answers that this client does not understand: no Dal Segno server, or one of another version."""
+    """The answer is not one that this client understands: another server, or another version of Dal Segno."""
 
     hint = "Look at the URL, and at `dalsegno --version` here and there."
 
@@ -84,7 +84,7 @@ _decode = msgspec.json.Decoder(Problem).decode
 
 
 def read_problem(content: bytes) -> Problem | None:
-    """None where the body is no problem document of ours."""
+    """Return the problem document; None if the body is none of Dal Segno's."""
     try:
         return _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -92,7 +92,7 @@ def read_problem(content: bytes) -> Problem | None:
 
 
 def error_of(problem: Problem, after: float | None = None) -> DalSegnoError:
-    """The exception that a problem stands for."""
+    """Return the exception of a problem."""
     build = _BUILDERS.get(problem.code)
     if build is not None:
         return build(problem, after)
@@ -128,7 +128,7 @@ def _script(problem: Problem, _: float | None) -> DalSegnoError:
         for each in problem.places
     ]
     made = InvalidScript("", findings)
-    made.args = (problem.detail,)  # its own words name the script
+    made.args = (problem.detail,)  # the detail already names the script
     return made
 
 
@@ -147,7 +147,7 @@ _BUILDERS: dict[str, Callable[[Problem, float | None], DalSegnoError]] = {
 
 
 def _plain(kind: type[Any]) -> Iterator[type[DalSegnoError]]:
-    """The classes of the tree of errors that are made of a sentence."""
+    """Yield the error classes that are constructed from one sentence."""
     for each in kind.__subclasses__():
         if each.__module__ == errors.__name__:
             if each.__init__ is Exception.__init__:

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 from msgspec import Raw, Struct, structs
 
-from dalsegno.client.replies import ExecutionReply, maybe_seconds, seconds
+from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.transport import Transport, own_key
-from dalsegno.core.schedules import MissedPolicy, OverlapPolicy, ScheduleSpec
-from dalsegno.engine.schedule_request import Moment, NewSchedule
-from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleView
+from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy, ScheduleSpec
+from dalsegno.engine.schedules.request import Moment, NewSchedule
+from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleView
 from dalsegno.handle import Handle, Runtime
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionState
@@ -92,8 +92,8 @@ class SchedulePage(Struct):
     next: str | None = None
 
 
-class ServerBook:
-    """What the engine's own book of schedules answers, asked of a server."""
+class ServerSchedules:
+    """The calls of the engine's `ScheduleRecords`, sent to a server."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
@@ -115,7 +115,7 @@ class ServerBook:
                 return found
 
     async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
-        """With its next ``times`` times; a server tells one at least."""
+        """Return a schedule with its next ``times`` times; a server returns at least one."""
         view = (await self.transport.get(_path(name), ScheduleReply, {"times": max(times, 1)})).view()
         return structs.replace(view, next=view.next[:times])
 
@@ -129,7 +129,7 @@ class ServerBook:
         await self.transport.send("DELETE", _path(name), Any)
 
     async def trigger(self, name: str, key: str | None = None) -> str:
-        """The execution that was started, once, however often it is sent."""
+        """Trigger a schedule; return the execution, which is started once even if the request is repeated."""
         path = f"{_path(name)}/trigger"
         return (await self.transport.send("POST", path, ExecutionReply, key=key or own_key())).id
 
@@ -137,7 +137,7 @@ class ServerBook:
 class ClientSchedules(ScheduleCalls):
     __slots__ = ("_book",)
 
-    def __init__(self, runtime: Runtime, book: Callable[[], ServerBook]) -> None:
+    def __init__(self, runtime: Runtime, book: Callable[[], ServerSchedules]) -> None:
         super().__init__(runtime)
         self._book = book
 
@@ -189,7 +189,8 @@ def _body(new: NewSchedule) -> dict[str, Any]:
 
 
 def _moment(given: Moment | None) -> str | None:
-    """Text goes as it is: without an offset it is meant in the schedule's own zone, which the server knows."""
+    """Return a time as the server expects it. Text is sent unchanged: without an offset it is in the schedule's
+    time zone, which the server knows."""
     if given is None or isinstance(given, str):
         return given
     return (datetime.fromtimestamp(given, UTC) if isinstance(given, int | float) else given).isoformat()

@@ -1,7 +1,7 @@
-"""Starts of executions, sent together where several wait to be sent.
+"""Starts of executions, batched into shared requests.
 
-A start is sent at once while few requests with starts are in flight; those that come meanwhile go into the next one.
-Every start has an idempotency key, so that a request without a reply is sent again and nothing is started twice.
+A start is sent at once while few requests with starts are in flight; further ones are batched into the next
+request. Every start has an idempotency key, so a request without a reply can be repeated without a second start.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ import httpx
 from msgspec import Struct
 
 from dalsegno.client.problems import NotThisServer, Problem, RouteMissing, error_of
-from dalsegno.client.replies import ExecutionReply
+from dalsegno.client.schemas import ExecutionReply
 from dalsegno.client.transport import Retries, Transport
 from dalsegno.errors import TooManyRequests, Unavailable, UsageError
 
 MOST_REQUESTS = 4
-"""With starts in flight."""
+"""Requests with several starts in flight."""
 MOST_SINGLE_REQUESTS = 16
-"""The same, where each has one start."""
+"""Requests with one start each in flight."""
 MOST_STARTS = 100
-"""In one request."""
+"""Starts in one request."""
 MOST_BYTES = 60_000
-"""Of one request with several starts: servers read no more than that on their event loop. A larger one goes alone."""
+"""Bytes of one request with several starts: servers decode no more than that on their event loop. A larger start is
+sent alone."""
 MISSING_SECONDS = 60.0
-"""For which a server that does not take several starts at once is not asked to."""
+"""Seconds for which no batch is sent to a server without that route."""
 
 REPEATABLE = (httpx.TransportError, Unavailable, TooManyRequests)
 
@@ -44,14 +45,21 @@ class BatchReply(Struct):
 
 
 class _Start:
-    """One that somebody waits for."""
+    """A start whose caller waits."""
 
-    __slots__ = ("content", "id", "retries")
+    __slots__ = ("content", "id", "is_sent", "retries")
 
     def __init__(self, content: bytes, retries: Retries) -> None:
         self.content = content
         self.retries = retries
+        self.is_sent = False
         self.id: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def send(self) -> None:
+        """Note that the start is part of a request."""
+        if not self.is_sent:
+            self.is_sent = True
+            self.retries.begin()
 
     def succeed(self, execution: str) -> None:
         if not self.id.done():
@@ -62,7 +70,7 @@ class _Start:
             self.id.set_exception(error)
 
     def pause_after(self, error: Exception) -> float | None:
-        """Seconds until another attempt; None where its patience is over, and it has failed."""
+        """Return the seconds until the next attempt; None if its time is over, and then it has failed."""
         try:
             return self.retries.next_pause(error)
         except Exception as given_up:  # noqa: BLE001 - the caller raises it
@@ -71,7 +79,7 @@ class _Start:
 
 
 class Starts:
-    """Of one client; runs on the loop of its transport."""
+    """The starts of one client, on the event loop of its transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -79,10 +87,11 @@ class Starts:
         self._unanswered: set[_Start] = set()
         self._requests = 0
         self._missing_until = 0.0
+        self._answered_at = 0.0
         transport.on_close(self._close)
 
     async def start(self, content: bytes) -> str:
-        """The id of the execution that a start leads to; ``content`` is its JSON and names a key."""
+        """Return the id of the started execution; ``content`` is the start's JSON with an idempotency key."""
         made = _Start(content, self._transport.retries())
         self._unanswered.add(made)
         try:
@@ -105,11 +114,11 @@ class Starts:
             self._transport.run(self._send_all())
 
     def _is_missing(self) -> bool:
-        """Whether the server is known not to take several starts at once."""
+        """Whether the server is known to lack the batch route."""
         return time.monotonic() < self._missing_until
 
     async def _send_all(self) -> None:
-        """Until nothing waits to be sent."""
+        """Send until the queue is empty."""
         try:
             while batch := self._next_batch():
                 await self._deliver(batch)
@@ -117,7 +126,7 @@ class Starts:
             self._requests -= 1
 
     def _next_batch(self) -> list[_Start]:
-        """From the queue, without those that nobody waits for any more."""
+        """Take a batch from the queue, without starts whose callers have gone."""
         most = 1 if self._is_missing() else MOST_STARTS
         batch: list[_Start] = []
         size = 0
@@ -129,6 +138,7 @@ class Starts:
             if start.id.done():
                 size -= len(start.content)
             else:
+                start.send()
                 batch.append(start)
         return batch
 
@@ -147,7 +157,7 @@ class Starts:
                 if len(batch) == 1:
                     batch[0].fail(error)
                     return
-                await self._deliver_singly(batch)  # one of them makes the server refuse all
+                await self._deliver_singly(batch)  # one of them makes the server refuse the whole batch
                 return
             except Exception as error:  # noqa: BLE001 - the callers raise it
                 for start in batch:
@@ -158,12 +168,13 @@ class Starts:
         await asyncio.gather(*(self._deliver([start]) for start in batch))
 
     async def _pause(self, batch: Sequence[_Start], error: Exception) -> list[_Start]:
-        """Those whose patience is not over, after a pause. The same holds for those in the queue, which the server does
-        not answer either."""
+        """Pause, and return the starts whose time is not over. The queued ones are checked too if the server has
+        answered nothing for that long."""
         now = time.monotonic()
-        for start in self._queue:
-            if start.retries.is_over(now):
-                start.pause_after(error)
+        if now - self._answered_at > self._transport.patience:
+            for start in self._queue:
+                if start.retries.is_over(now):
+                    start.pause_after(error)
         pauses = {start: pause for start in batch if (pause := start.pause_after(error)) is not None}
         if pauses:
             await batch[0].retries.pause_for(min(pauses.values()), error)
@@ -173,11 +184,13 @@ class Starts:
 
     async def _send_one(self, start: _Start) -> None:
         response = await self._transport.attempt("executions", start.content)
+        self._answered_at = time.monotonic()
         start.succeed(self._transport.read(response, ExecutionReply).id)
 
     async def _send_together(self, batch: Sequence[_Start]) -> None:
         content = b'{"starts":[' + b",".join(start.content for start in batch) + b"]}"
         response = await self._transport.attempt("executions/batch", content, may_be_missing=True)
+        self._answered_at = time.monotonic()
         results = self._transport.read(response, BatchReply).results
         if len(results) != len(batch):
             raise NotThisServer(f"{len(batch)} starts were sent and {len(results)} answered")
@@ -188,7 +201,7 @@ class Starts:
                 self._refuse(start, error_of(result.problem, result.retry_after))
 
     def _refuse(self, start: _Start, error: Exception) -> None:
-        """A start that may succeed later is put into the queue again, and holds up no other until then."""
+        """Requeue a start that may succeed later, without delaying others; fail any other."""
         if not isinstance(error, REPEATABLE):
             start.fail(error)
         elif (pause := start.pause_after(error)) is not None:

@@ -1,4 +1,4 @@
-"""An execution's events as they happen: server-sent events, taken up again where a connection broke."""
+"""An execution's events as they happen: server-sent events, resumed after a broken connection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import httpx
 import msgspec
 
 from dalsegno.client.problems import NotThisServer
-from dalsegno.client.replies import EventReply
+from dalsegno.client.schemas import EventReply
 from dalsegno.client.transport import Transport
 from dalsegno.errors import TooManyRequests, Unavailable
 from dalsegno.model.event import Event
@@ -19,7 +19,7 @@ _decode = msgspec.json.Decoder(EventReply).decode
 
 
 class Message:
-    """One server-sent event while its lines come in."""
+    """One server-sent event, assembled from its lines."""
 
     __slots__ = ("data", "id", "kind")
 
@@ -29,7 +29,7 @@ class Message:
         self.id = ""
 
     def add(self, line: str) -> None:
-        """Comments, which keep a connection alive, begin with a colon."""
+        """Add a line. Comments, which keep a connection alive, begin with a colon."""
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "event":
@@ -41,7 +41,7 @@ class Message:
 
 
 async def messages(lines: AsyncIterator[str]) -> AsyncIterator[Message]:
-    """A message ends with an empty line; one that a broken connection cut off is none."""
+    """Yield messages. A message ends with an empty line; one cut off by a broken connection is dropped."""
     message = Message()
     async for line in lines:
         if line:
@@ -52,7 +52,7 @@ async def messages(lines: AsyncIterator[str]) -> AsyncIterator[Message]:
 
 
 async def stream_events(transport: Transport, execution: str, after: int = 0) -> AsyncIterator[Event]:
-    """Every event after that number exactly once and in order, until the execution has ended."""
+    """Yield every event after that number exactly once and in order, until the execution has ended."""
     retries = transport.retries()
     path = f"executions/{quote(execution, safe='')}/stream"
     while True:
@@ -73,7 +73,7 @@ async def stream_events(transport: Transport, execution: str, after: int = 0) ->
 
 
 def _event(transport: Transport, execution: str, message: Message) -> Event | None:
-    """None for messages of other kinds than events."""
+    """Return the event of a message; None for other kinds of messages."""
     if not message.id:
         return None
     try:

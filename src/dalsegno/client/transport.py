@@ -1,4 +1,4 @@
-"""Requests to one server: who asks, what an error means, and when it is worth asking again."""
+"""Requests to one server: authentication, errors, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ import httpx
 import msgspec
 
 from dalsegno.client.connections import Connections
-from dalsegno.client.problems import (
-    NotThisServer,
-    RouteMissing,
-    ServerUnreachable,
-    error_of,
-    read_problem,
-)
+from dalsegno.client.problems import NotThisServer, RouteMissing, ServerUnreachable, error_of, read_problem
 from dalsegno.core.values import encode_value
 from dalsegno.errors import BadConfiguration, DalSegnoError, TooManyRequests, Unavailable
 from dalsegno.version import __version__
@@ -33,25 +27,25 @@ Query = Mapping[str, str | int | float | bool | Sequence[str] | None]
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 LONGEST_PROBE_PAUSE = 0.5
-"""Between the attempts of the one call that looks whether the server is back; the others wait for its answer."""
+"""Seconds between attempts of the one call that checks whether the server is back; the others wait for its result."""
 CONNECT = 5.0
 READ = 60.0
 MOST_CALLS = 32
-"""Requests in flight; others wait for their turn."""
+"""Requests in flight; further ones wait."""
 MOST_POLLS = 64
-"""The same for long polls, of servers that cannot be asked about many executions at once."""
+"""The same for long polls, for servers that cannot wait for many executions in one request."""
 SHORT_POLL = 2.0
-"""Seconds of a long poll while others wait for its connection."""
+"""Seconds of a long poll while other calls wait for a connection."""
 MOST_STREAMS = 1_000_000
-"""Streams hold a connection each for as long as they like: only the server limits them."""
+"""Streams hold a connection each for any time: only the server limits them."""
 UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""Nothing of the request has reached the server."""
+"""Errors after which nothing of the request has reached the server."""
 MISSING = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
-"""How an older server answers at a path that it does not have, or takes for that of an execution."""
+"""Statuses with which an older server answers an unknown path, or one it takes for that of an execution."""
 
 
 class Transport:
-    """Keeps connections open. Everything it does happens on one loop."""
+    """The connections to a server and the requests on them, on one event loop."""
 
     def __init__(
         self,
@@ -59,14 +53,14 @@ class Transport:
         key: str | None = None,
         *,
         patience: float = 30.0,
-        loyalty: float = 0.0,
+        restart_patience: float = 0.0,
         wire: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """``patience``: for so many seconds it tries again while the server is out of reach; ``loyalty``: the same, if
-        longer, once the server has answered."""
+        """``patience``: seconds for which requests are retried while the server is unreachable;
+        ``restart_patience``: the same, if longer, once the server has answered."""
         self.url = checked_url(url)
         self.patience = patience
-        self.loyalty = loyalty
+        self.restart_patience = restart_patience
         self.reach = Reach()
         self._headers = {"User-Agent": f"dalsegno/{__version__}", "Accept": "application/json"}
         if key is not None:
@@ -85,12 +79,12 @@ class Transport:
 
     @cached_property
     def _shared(self) -> httpx.AsyncClient:
-        """The one client over a wire that the user gave."""
+        """The only client over a wire that the user passed."""
         return self._make_client()
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """Loading its certificates takes longer than a request."""
+        """The TLS context, created once: loading its certificates takes longer than a request."""
         return httpx.create_ssl_context()
 
     def _make_client(self) -> httpx.AsyncClient:
@@ -104,14 +98,14 @@ class Transport:
         )
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """In the background, until it ends or the transport is closed."""
+        """Run a task in the background until it ends or the transport is closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
 
     def on_close(self, call: Callable[[], None]) -> None:
-        """What is to be done before connections are closed."""
+        """Register a function to call before connections are closed."""
         self._closers.append(call)
 
     async def close(self) -> None:
@@ -126,14 +120,14 @@ class Transport:
         if "_shared" in self.__dict__:
             await self._shared.aclose()
 
-    # -- asking -----------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------
 
     async def get(self, path: str, kind: type[T], query: Query | None = None) -> T:
         return self.read(await self._ask("GET", path, query, None, repeatable=True), kind)
 
     async def poll(self, path: str, kind: type[T], seconds: float, slack: float) -> T:
-        """Asks for something that is to happen within so many seconds; the answer may take ``slack`` longer. While
-        others wait for a connection, all ask for a short time."""
+        """Send a long poll of ``seconds``; the answer may take ``slack`` longer. While others wait for a
+        connection, the poll is short."""
         asked = min(seconds, SHORT_POLL) if self._polls.waiting else seconds
         query = {"seconds": round(asked, 3)}
         connections = self._polls
@@ -152,15 +146,19 @@ class Transport:
         query: Query | None = None,
         repeatable: bool = False,
         key: str | None = None,
+        when_lost: Callable[[], None] | None = None,
     ) -> T:
-        """``repeatable``: doing it twice is doing it once, so that it may be sent again when no answer came. A ``key``
-        makes it so."""
+        """Send a request. ``repeatable``: it is idempotent and may be repeated when no answer came. A ``key`` makes
+        it so. ``when_lost`` is called when no answer came to a request that may have reached the server."""
         content = encode_value(body, "the request") if body is not None else None
         again = repeatable or key is not None
-        return self.read(await self._ask(method, path, query, content, repeatable=again, key=key), kind)
+        response = await self._ask(
+            method, path, query, content, repeatable=again, key=key, when_lost=when_lost
+        )
+        return self.read(response, kind)
 
     async def put(self, path: str, kind: type[T], body: Any) -> tuple[T, bool]:
-        """Creates or changes a thing that the path names; whether it is new."""
+        """Create or change the resource at the path; return it and whether it is new."""
         content = encode_value(body, "the request")
         response = await self._ask("PUT", path, None, content, repeatable=True)
         return self.read(response, kind), response.status_code == httpx.codes.CREATED
@@ -169,8 +167,8 @@ class Transport:
     async def open_stream(
         self, path: str, headers: Mapping[str, str] | None = None, content: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """One answer that goes on; nothing is tried again here. Read it to its end, so that its connection is used
-        again. Raises RouteMissing where a server does not know what to do with ``content``."""
+        """Open a streamed response, without retries. Read it to its end so that its connection is reused. Raises
+        RouteMissing if a server does not support ``content``."""
         timeout = httpx.Timeout(READ, connect=CONNECT)
         given = {"Accept": "text/event-stream", "Accept-Encoding": "identity", **(headers or {})}
         method = "GET" if content is None else "POST"
@@ -188,8 +186,8 @@ class Transport:
                 yield response
 
     async def attempt(self, path: str, content: bytes, *, may_be_missing: bool = False) -> httpx.Response:
-        """Posts something once. Raises httpx.TransportError, what the server says is wrong, and RouteMissing where an
-        older server may not have the path."""
+        """Post once. Raises httpx.TransportError, the server's error, or RouteMissing if an older server may lack
+        the path."""
         async with self._calls.one() as http:
             response = await http.post(path, content=content, headers={"Content-Type": "application/json"})
         if may_be_missing:
@@ -208,6 +206,7 @@ class Transport:
         key: str | None = None,
         read: float | None = None,
         connections: Connections | None = None,
+        when_lost: Callable[[], None] | None = None,
     ) -> httpx.Response:
         """``read``: seconds that an answer may take."""
         retries = self.retries()
@@ -216,9 +215,13 @@ class Transport:
             headers["Idempotency-Key"] = key
         given = {name: each for name, each in (query or {}).items() if each is not None}
         timeout = httpx.Timeout(READ if read is None else read, connect=CONNECT)
+        is_sent = False
         while True:
             try:
                 async with (connections or self._calls).one() as http:
+                    if not is_sent:
+                        is_sent = True
+                        retries.begin()
                     response = await http.request(
                         method, path, params=given, content=content, headers=headers, timeout=timeout
                     )
@@ -226,10 +229,14 @@ class Transport:
             except httpx.TransportError as error:
                 if not repeatable and not isinstance(error, UNSENT):
                     raise retries.gone(error) from error
+                if when_lost is not None and not isinstance(error, UNSENT):
+                    when_lost()
                 await retries.pause(error)
             except (Unavailable, TooManyRequests) as error:
                 if not repeatable:
                     raise
+                if when_lost is not None and isinstance(error, Unavailable):
+                    when_lost()
                 await retries.pause(error)
             else:
                 return response
@@ -242,7 +249,7 @@ class Transport:
     def _check(self, response: httpx.Response) -> None:
         if not response.is_error:
             self.reach.answered()
-            self.patience = max(self.patience, self.loyalty)
+            self.patience = max(self.patience, self.restart_patience)
             return
         problem = read_problem(response.content)
         if problem is not None:
@@ -268,20 +275,20 @@ class Transport:
 
 
 def own_key() -> str:
-    """For a call whose caller gave none: the same for every attempt of it."""
+    """Return a new idempotency key for a call whose caller gave none; all attempts share it."""
     return f"client-{uuid4().hex}"
 
 
 class Reach:
-    """Calls that found no server. One of them tries again soon, the others when that one was answered or their own
-    pauses are over."""
+    """Reachability of the server for calls that found none. One of them retries soon; the others wait until it was
+    answered or their own pauses are over."""
 
     def __init__(self) -> None:
         self._answered = asyncio.Event()
         self._is_probed = False
 
     def answered(self) -> None:
-        """The server is there: whoever waits for it goes on."""
+        """The server has answered: wake the waiting calls."""
         self._answered.set()
         self._answered = asyncio.Event()
 
@@ -299,38 +306,46 @@ class Reach:
 
 
 class Retries:
-    """When to try again, and when to give up."""
+    """The retry policy of a call or stream: a call is given up `patience` seconds after it was first sent, a stream
+    so many seconds after it broke."""
 
     def __init__(self, url: str, patience: float, reach: Reach) -> None:
         self.url = url
         self.patience = patience
         self._reach = reach
         self._pause = FIRST_PAUSE
-        self._until = time.monotonic() + patience
+        self._until: float | None = time.monotonic() + patience
 
-    def progress(self) -> None:
-        """Something came: patience begins anew."""
-        self._pause = FIRST_PAUSE
+    def begin(self) -> None:
+        """Start the clock at the first attempt: the wait for a connection does not count."""
         self._until = time.monotonic() + self.patience
 
+    def progress(self) -> None:
+        """The server has answered: the clock starts again with the next failure."""
+        self._pause = FIRST_PAUSE
+        self._until = None
+
     def next_pause(self, error: Exception) -> float:
-        """Seconds; raises where patience is over."""
+        """Return the seconds to wait; raises the error if the time is over."""
         wanted = error.after if isinstance(error, TooManyRequests) else 0.0
         pause = max(self._pause * random.uniform(0.5, 1.0), wanted)  # noqa: S311 - spreads load, guards nothing
-        if time.monotonic() + pause > self._until:
+        now = time.monotonic()
+        if self._until is None:
+            self._until = now + self.patience
+        if now + pause > self._until:
             raise (error if isinstance(error, DalSegnoError) else self.gone(error)) from None
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return pause
 
     def is_over(self, now: float) -> bool:
-        return now > self._until
+        return self._until is not None and now > self._until
 
     async def pause(self, error: Exception) -> None:
-        """Raises where patience is over."""
+        """Wait before the next attempt; raises the error if the time is over."""
         await self.pause_for(self.next_pause(error), error)
 
     async def pause_for(self, seconds: float, error: Exception) -> None:
-        """Not longer than until the server is back, where it was not there."""
+        """Wait at most ``seconds``; if the server was unreachable, only until it is back."""
         if isinstance(error, httpx.TransportError | ServerUnreachable):
             await self._reach.pause(seconds)
         else:

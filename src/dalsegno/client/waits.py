@@ -1,9 +1,8 @@
-"""Waits for executions to end, of all callers of one client over one stream.
+"""Waits for the end of executions: all callers of one client share a stream.
 
-A stream names the executions that it is about when it is opened. Those that somebody waits for later get a second
-stream, which is opened anew with every few of them; once it has grown, both become one. So a client has two of these
-streams at most (one more for every 10,000 executions), and an execution is named a few times, however many others
-there are.
+A stream names its executions when it is opened. Executions awaited later get a second stream, which is reopened
+with every few of them; once it has grown, both are merged. A client therefore has at most two of these streams (one
+more for every 10,000 executions), and an execution is named a few times, regardless of the number of others.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.client.problems import NotThisServer, Problem, RouteMissing, error_of
-from dalsegno.client.replies import ExecutionReply
+from dalsegno.client.schemas import ExecutionReply
 from dalsegno.client.stream import END, Message, messages
 from dalsegno.client.transport import Retries, Transport
 from dalsegno.errors import TooManyRequests, Unavailable, UsageError
 
 PATH = "executions/endings"
 MOST_AWAITED = 10_000
-"""By one stream; a server takes no more."""
+"""Executions of one stream; the server's limit."""
 STREAM_SECONDS = 60.0
 GATHERING = 0.02
-"""Seconds between two streams, in which more executions may come together."""
+"""Seconds between two streams, in which more executions are collected."""
 LONGER_GATHERING = 0.25
-"""The same where every execution that comes is asked for together with all others."""
+"""The same while every new execution is requested together with all others."""
 MISSING_SECONDS = 60.0
-"""For which a server that has no such stream is not asked for it."""
+"""Seconds for which the stream is not requested from a server that lacks it."""
 
 _decode_ended = msgspec.json.Decoder(ExecutionReply).decode
 
@@ -45,14 +44,15 @@ _decode_refused = msgspec.json.Decoder(Refused).decode
 
 
 class _Awaited:
-    """An execution, and who waits for it."""
+    """An execution and its waiting callers."""
 
     __slots__ = ("checked", "retries", "waiters")
 
     def __init__(self, retries: Retries) -> None:
         self.retries = retries
+        retries.progress()  # it may be requested late: the time counts from the first stream that fails
         self.checked = asyncio.Event()
-        """The server has looked, and it had not ended."""
+        """Set when the server has checked that the execution had not ended."""
         self.waiters: set[asyncio.Future[ExecutionReply]] = set()
 
     def tell(self, reply: ExecutionReply) -> None:
@@ -67,13 +67,15 @@ class _Awaited:
 
 
 class _Round:
-    """One stream, and the executions that it is about."""
+    """One stream and its executions."""
 
     def __init__(self, executions: list[str]) -> None:
         self.executions = executions
         self.task: asyncio.Task[None] | None = None
+        self.has_answered = False
+        """Whether the server has sent a message about an execution, and has not only opened the stream."""
         self.is_cut = False
-        """Its executions are to be asked for together with others."""
+        """Whether the stream was ended to merge its executions with others."""
 
     def cut(self) -> None:
         self.is_cut = True
@@ -82,13 +84,13 @@ class _Round:
 
 
 class Waits:
-    """Of one client; runs on the loop of its transport."""
+    """The waits of one client, on the event loop of its transport."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._awaited: dict[str, _Awaited] = {}
         self._new: dict[str, None] = {}
-        """Awaited, and not named by any stream."""
+        """Awaited executions that no stream names yet."""
         self._rounds: set[_Round] = set()
         self._most_rounds = 2
         self._opening: asyncio.Task[None] | None = None
@@ -99,12 +101,12 @@ class Waits:
 
     @property
     def are_possible(self) -> bool:
-        """Whether the server is not known to lack the stream."""
+        """Whether the server may support the stream: it is not known to lack it."""
         return time.monotonic() >= self._missing_until
 
     async def ended(self, execution: str, timeout: float | None) -> ExecutionReply:  # noqa: ASYNC109 - as users know it
-        """The execution once it has ended. Raises TimeoutError where the server says that it has not, in that time; and
-        RouteMissing where the server is older than the stream."""
+        """Return the execution once it has ended. Raises TimeoutError if the server reports that it has not ended
+        in that time, and RouteMissing if the server is older than the stream."""
         awaited = self._awaited.get(execution)
         if awaited is None:
             awaited = self._awaited[execution] = _Awaited(self._transport.retries())
@@ -124,7 +126,7 @@ class Waits:
     def _forget(self, execution: str, awaited: _Awaited, waiter: asyncio.Future[ExecutionReply]) -> None:
         awaited.waiters.discard(waiter)
         if waiter.done() and not waiter.cancelled():
-            waiter.exception()  # its caller may have been cancelled: asyncio is not to log it
+            waiter.exception()  # retrieve it so that asyncio does not log it: the caller may have been cancelled
         if not awaited.waiters and self._awaited.get(execution) is awaited:
             del self._awaited[execution]
             self._new.pop(execution, None)
@@ -145,7 +147,7 @@ class Waits:
             self._opening = self._transport.run(self._open_soon())
 
     async def _open_soon(self) -> None:
-        """After a moment, in which others may come, unless the last stream was opened long ago."""
+        """Open a stream after a short delay to collect executions, or at once if the last one was opened long ago."""
         await asyncio.sleep(max(0.0, self._opened_at + self._gathering - time.monotonic()))
         self._merge()
         while self._new:
@@ -158,7 +160,7 @@ class Waits:
         self._opened_at = time.monotonic()
 
     def _merge(self) -> None:
-        """Puts the executions of small streams to the new ones, so that few streams are left."""
+        """Merge the executions of small streams with the new ones, so that few streams remain."""
         full = len(self._awaited) // MOST_AWAITED
         for each in sorted(self._rounds, key=lambda one: len(one.executions)):
             is_small = len(each.executions) <= 2 * len(self._new)
@@ -176,17 +178,19 @@ class Waits:
             raise
         finally:
             self._rounds.discard(one)
+            if one.has_answered:
+                self._note_progress(one)
         if error is not None:
             await self._pause(one, error)
         self._ask_for(one.executions)
 
     async def _pause(self, one: _Round, error: Exception) -> None:
-        """Before they are asked for again. Those whose patience is over fail."""
+        """Pause before the executions are requested again; those whose time is over fail."""
         if self._rounds and isinstance(error, TooManyRequests):
             self._most_rounds, self._gathering = (
                 1,
                 LONGER_GATHERING,
-            )  # the key may have no more than one stream
+            )  # the key may not have more than one stream
         pauses: list[float] = []
         retries = self._transport.retries()
         for execution in one.executions:
@@ -200,7 +204,7 @@ class Waits:
             await retries.pause_for(min(pauses), error)
 
     async def _read(self, one: _Round) -> Exception | None:
-        """Until the stream ends. What interrupted it, if it may be opened again."""
+        """Read until the stream ends. Return the error that interrupted it, if it may be reopened."""
         named = {"executions": one.executions, "seconds": STREAM_SECONDS}
         is_over = False
         try:
@@ -222,6 +226,7 @@ class Waits:
         return None
 
     def _take(self, one: _Round, message: Message) -> None:
+        one.has_answered = True
         text = "\n".join(message.data)
         try:
             if message.kind == "ended":
@@ -241,8 +246,12 @@ class Waits:
     def _note_checked(self, one: _Round) -> None:
         for execution in one.executions:
             if (awaited := self._awaited.get(execution)) is not None:
-                awaited.retries.progress()
                 awaited.checked.set()
+
+    def _note_progress(self, one: _Round) -> None:
+        for execution in one.executions:
+            if (awaited := self._awaited.get(execution)) is not None:
+                awaited.retries.progress()
 
     def _end(self, execution: str, error: BaseException) -> None:
         if (awaited := self._awaited.pop(execution, None)) is not None:

@@ -1,1 +1,1 @@
-"""The functional core: given a token, an outcome and ``now``, it returns transitions. No I/O, no clock, no chance."""
+"""The functional core: from a token, an outcome and ``now`` it computes transitions. No I/O, clock or randomness."""

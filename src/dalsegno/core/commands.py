@@ -1,10 +1,10 @@
-"""Commands from outside: transitions that consume no token."""
+"""Commands from outside the execution: transitions that consume no token."""
 
 from __future__ import annotations
 
-from dalsegno.core.orders import order_cancel_children
-from dalsegno.core.script_ending import TERMINATED, termination
-from dalsegno.core.situation import encode_record
+from dalsegno.core.graph.step_input import encode_record
+from dalsegno.core.outbox_orders import order_cancel_children
+from dalsegno.core.scripts.ending import TERMINATED, termination
 from dalsegno.model.effect import FinishExecution, PauseExecution, ResumeExecution
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
@@ -12,14 +12,17 @@ from dalsegno.model.transition import Transition
 
 
 def cancel(execution: str, now: float, reason: str | None = None, *, children: bool = False) -> Transition:
-    """A graph ends at once; whatever was running commits into the void. ``children``: it may have some to end, too."""
+    """Cancel a graph execution: it ends at once, and the commits of its running steps have no effect.
+
+    ``children``: the execution may have children, which are cancelled too.
+    """
     message = f"the execution was cancelled: {reason}" if reason else "the execution was cancelled"
     failure = Failure(message, code="CANCELLED", type="CancelledError")
     return _ended(execution, now, failure, "its parent was cancelled" if children else None)
 
 
 def terminate(execution: str, now: float, reason: str | None = None, *, children: bool = False) -> Transition:
-    """As a cancel, which leaves a graph nothing to do either; but it is recorded what was asked."""
+    """Terminate a graph execution. Only its event differs from a cancel's: a graph has no clean-up."""
     failure = Failure(termination(reason), code="TERMINATED", type="TerminatedError")
     return _ended(execution, now, failure, TERMINATED if children else None)
 

@@ -1,15 +1,19 @@
-"""What an execution's history tells about its nodes: outputs, edges taken, errors."""
+"""Facts read from an execution's history.
+
+- Nodes: outputs, edges taken, errors.
+- Start: the input, and for a single task its options, so that a retry runs it the same way.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.complete import SAME
-from dalsegno.core.context import BLOB, OUTPUT, Entry, reference, value
+from dalsegno.core.graph.complete import SAME
+from dalsegno.core.graph.context import BLOB, OUTPUT, Entry, reference, value
 from dalsegno.graph.plan import Node
 from dalsegno.model.event import Event
 
@@ -21,16 +25,16 @@ class RunFacts(Struct, frozen=True):
     output: Entry | None
     failed: bool
     edges: tuple[str, ...] | None
-    """The out-edges it chose, where it had a choice."""
+    """The out-edges it chose, if it had a choice."""
     working: Entry | None = None
-    """The working payload ``$json`` it left, if it left one."""
+    """The working payload ``$json`` it left, if any."""
     entries: Mapping[str, bytes] = {}
     """Further context entries it left: an aggregator's ``$<split>``."""
 
 
 class _Record(Struct, frozen=True):
     output: Raw = Raw()
-    """Empty where there is none: msgspec cannot decode ``Raw | None``."""
+    """Empty if there is none: msgspec cannot decode ``Raw | None``."""
     output_ref: str | None = None
     error: dict[str, Any] | None = None
     edges: tuple[str, ...] | None = None
@@ -43,7 +47,7 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 
 def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
-    """By node, for runs in the root scope; the last run of a node counts."""
+    """Return the last run of each node in the root scope, by node."""
     facts: dict[str, RunFacts] = {}
     for event in events:
         if event.kind not in ("NodeCompleted", "NodeFailed") or event.scope or event.data is None:
@@ -85,7 +89,38 @@ def _referred(text: str | None) -> Entry | None:
 
 
 def took(facts: RunFacts, node: Node, edge: str) -> bool:
-    """Whether that run sent a token over that edge."""
+    """Return True if that run sent a token over that edge."""
     if facts.edges is not None:
         return edge in facts.edges
     return not facts.failed and any(own.id == edge for own in node.success_edges)
+
+
+FIRST = ("ExecutionSubmitted", "ExecutionStarted")
+
+
+class StartFacts(Struct, frozen=True, omit_defaults=True):
+    input: Raw
+    starts_at: float | None = None
+    queue: str | None = None
+    """For a single task: its queue, if it has one."""
+    options: Mapping[str, Any] | None = None
+    """For a single task: its options, in the form a script gives them."""
+
+
+encode = msgspec.json.Encoder().encode
+_told_decode = msgspec.json.Decoder(StartFacts).decode
+
+
+def tell(
+    input: bytes,
+    starts_at: float | None = None,
+    queue: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> bytes:
+    return encode(StartFacts(Raw(input), starts_at, queue, options or None))
+
+
+def read_task(events: Sequence[Event]) -> StartFacts | None:
+    """Return how a single task was last started, from the first of its events."""
+    told = [event.data for event in events if event.kind in FIRST and event.data is not None]
+    return _told_decode(told[-1]) if told else None

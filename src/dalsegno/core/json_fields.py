@@ -1,8 +1,8 @@
-"""The fields of a JSON object that a caller sends: its own ones decoded, values of users kept as JSON.
+"""The fields of a JSON object from a caller: known fields are decoded, user values are kept as JSON.
 
-What is kept was decoded and encoded again, once: it is valid JSON, its numbers and texts are written as every stored
-value is, no name occurs twice in an object, and it is not nested too deeply. Nothing that reads it later has to check
-that again.
+A kept value was decoded and encoded once: it is valid JSON, its numbers and texts are written as in every
+stored value, no name occurs twice in an object, and its nesting is within the limit. Later readers need not
+check that again.
 """
 
 from __future__ import annotations
@@ -19,42 +19,44 @@ from dalsegno.core.values import MAX_DEPTH, encode_parsed, encode_value
 from dalsegno.errors import BadRequest, InvalidInput, LimitExceeded, NotJson
 
 MOST_UNKNOWN: Final = 200
-"""Unknown fields whose names are kept; a refusal lists fewer."""
+"""Unknown fields whose names are kept; the error lists fewer."""
 MOST_ITEMS: Final = 1000
-"""Objects of a list that are read; one more shows that there are too many."""
+"""Objects read from a list; one more is read to show that there are too many."""
 PLAIN_BYTES: Final = 1024 * 1024
-"""What the fields that are not kept may take together, texts aside, where they come from another process."""
+"""Bytes that the decoded fields may take together, texts aside, if they come from another process."""
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Shape(Struct, frozen=True):
-    """Which fields of an object are kept as JSON, each with its name in messages."""
+    """The fields of an object that are kept as JSON, each with its name in messages."""
 
     values: dict[str, str] = {}
     """Any JSON; null stays None."""
     documents: dict[str, str] = {}
     """Objects; a text stays a text."""
     members: dict[str, str] = {}
-    """Objects whose members are kept one by one; ``%s`` in the message is a member's name."""
+    """Objects whose members are kept separately; ``%s`` in the message is a member's name."""
     known: tuple[str, ...] | None = None
-    """All fields that there are; of others only the name counts, for the refusal. None: every field is read."""
+    """All known fields. Of others only the name is kept, for the error. None: every field is read."""
     rest: str | None = None
-    """Where all fields but ``apart``, known or not, are kept as one document."""
+    """Name under which all fields but ``apart``, known or not, are kept as one document."""
     apart: tuple[str, ...] = ()
     items: dict[str, Shape] = {}
-    """Lists of objects, each of which is read by a shape of its own. These have no items, members or rest."""
+    """Lists of objects, each of which is read by a shape of its own. Such a shape has no items, members or rest."""
 
 
 class Unreadable(ValueError):
-    """The body cannot be read as JSON for another reason than its syntax."""
+    """The body cannot be read as JSON, for a reason other than its syntax."""
 
 
 def read_fields(body: bytes, shape: Shape) -> Any:
-    """The object, with `Raw` where its shape says so. What is no object is returned without its content.
+    """Return the object, with `Raw` for the fields its shape keeps.
 
-    Raises json.JSONDecodeError, Unreadable, RecursionError; and NotJson for a value that JSON cannot carry.
+    A body that is no object is returned without its content.
+
+    Raises json.JSONDecodeError, Unreadable, RecursionError, and NotJson for a value that JSON cannot carry.
     """
     found, is_strict = _parsed(body)
     return _read_object(found, shape, is_strict=is_strict)
@@ -92,7 +94,7 @@ def _field(name: str, value: Any, shape: Shape, *, is_strict: bool) -> Any:
 
 
 def _parsed(body: bytes) -> tuple[Any, bool]:
-    """The value; and whether a strict decoder took it: then it is finite and valid Unicode throughout."""
+    """Return the value, and True if a strict decoder accepted it: it is then finite and valid Unicode throughout."""
     try:
         return _decode(body), True
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -118,12 +120,12 @@ def _document(value: Any, what: str, *, is_strict: bool) -> Any:
 
 
 def _hollow(value: Any) -> Any:
-    """An empty value of the same type: error messages name no more than the type."""
+    """Return an empty value of the same type: error messages name only the type."""
     return type(value)() if isinstance(value, dict | list) else value
 
 
 def read_delivery(body: bytes) -> bytes:
-    """The JSON of a webhook's delivery as it is stored, one level below the input. Raises BadRequest and NotJson."""
+    """Return the stored JSON of a webhook delivery, one level below the input. Raises BadRequest and NotJson."""
     try:
         value = _decode(body)
     except RecursionError:
@@ -137,7 +139,7 @@ def read_delivery(body: bytes) -> bytes:
 
 
 def read_object(body: bytes, kind: Any) -> dict[str, Any]:
-    """A definition's body, which must be an object. Raises BadRequest, NotJson and InvalidInput."""
+    """Return a definition's body, which must be an object. Raises BadRequest, NotJson and InvalidInput."""
     try:
         found = msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
@@ -152,17 +154,17 @@ def read_object(body: bytes, kind: Any) -> dict[str, Any]:
 
 
 def read_parts(body: bytes) -> dict[str, Raw]:
-    """Its fields, unread."""
+    """Return the object's fields as undecoded JSON."""
     return read_object(body, dict[str, Raw])
 
 
 def is_graph(found: Mapping[str, Any]) -> bool:
-    """Whether it is a graph document itself."""
+    """Return True if the object is a graph document itself."""
     return "nodes" in found or "dag" in found
 
 
 def source_parts(body: bytes) -> dict[str, bytes]:
-    """The same for another process; nothing of a graph document, which stays whole."""
+    """Return the fields for another process; empty for a graph document, which is kept whole."""
     found = read_parts(body)
     return {} if is_graph(found) else {name: bytes(found[name]) for name in islice(found, MOST_UNKNOWN)}
 
@@ -171,7 +173,7 @@ def source_parts(body: bytes) -> dict[str, bytes]:
 
 
 def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
-    """The same for another process: plain values, and what it would raise."""
+    """Read the fields for another process: plain values, or the exception to raise there."""
     try:
         found = read_fields(body, shape)
     except json.JSONDecodeError as error:
@@ -200,7 +202,7 @@ def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
 
 
 def _packed_item(item: Any) -> tuple[Any, dict[str, bytes]]:
-    """Its plain fields, and those that are kept. What is no object has no fields."""
+    """Return the item's decoded fields and its kept ones. An item that is no object has no fields."""
     if not isinstance(item, dict):
         return item, {}
     kept = {name: bytes(value) for name, value in item.items() if isinstance(value, Raw)}
@@ -232,7 +234,7 @@ def _without_texts(value: Any) -> Any:
 
 
 def unpacked_fields(reply: Mapping[str, Any]) -> Any:
-    """What `read_fields` would return, or raise."""
+    """Return what `read_fields` would return, or raise what it would raise."""
     if "syntax" in reply:
         message, position = reply["syntax"]
         raise json.JSONDecodeError(message, "", position)

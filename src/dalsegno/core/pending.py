@@ -1,8 +1,8 @@
-"""Executions that wait to be begun: by somebody who triggers them, or by their time.
+"""Pending executions: created now, begun later by a trigger or at a time.
 
-One is created PENDING, with a token of kind ``start`` if it is to begin at a time. Whoever comes first, that token's
-step or a trigger, takes it to RUNNING in the same commit that spawns the tokens an ordinary start would spawn; the
-ledger lets the other one find that it has begun.
+One is created PENDING, with a token of kind ``start`` if it is to begin at a time. The first to act, that
+token's step or a trigger, moves it to RUNNING in the same commit that spawns the tokens of an ordinary start.
+The ledger lets the other find that the execution has begun.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dalsegno.core.script_ending import failing
-from dalsegno.core.told import tell
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.core.history import tell
+from dalsegno.core.scripts.ending import failing
+from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.effect import BeginExecution, CreateExecution, Effect, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import ExecutionView, NewExecution
@@ -33,14 +33,14 @@ class Again(Struct, frozen=True):
 
 
 class StartToken(Struct, frozen=True, omit_defaults=True):
-    """What the token that begins an execution carries. All the rest is on record."""
+    """The body of the token that begins an execution. Everything else is on record."""
 
     queue: str | None = None
-    """Of a task that is an execution of its own: where it is to run."""
+    """For a task that is an execution of its own: its queue."""
     concurrency: Mapping[str, Any] | None = None
-    """And what limits it."""
+    """For a task that is an execution of its own: its concurrency limit."""
     again: Again | None = None
-    """Of a retry or rerun that stands in line: it starts in the middle."""
+    """For a queued retry or rerun: it starts in the middle."""
 
 
 encode = msgspec.json.Encoder().encode
@@ -54,8 +54,11 @@ def submit(
     body: StartToken | None = None,
     limit: Concurrency | None = None,
 ) -> Transition:
-    """Creates an execution that does nothing yet. ``due``: when it begins by itself. ``limit``: it stands in line for a
-    slot of that key from then on, or from now on, and holds the slot until it ends."""
+    """Create an execution that does not begin yet.
+
+    ``due``: when it begins by itself. ``limit``: it queues for a slot of that key, from ``due`` or from now on,
+    and holds the slot until it ends.
+    """
     effects: list[Effect] = [CreateExecution(new, pending=True)]
     body = body or StartToken()
     if due is not None or limit is not None:
@@ -68,7 +71,7 @@ def submit(
 def line_up(
     new: NewExecution, limit: Concurrency, body: StartToken, replaced: bytes | None = None
 ) -> Transition:
-    """Somebody triggered it: it stands in line for its slot, with the ``replaced`` input if there is one."""
+    """Queue a triggered execution for its slot, with the ``replaced`` input if there is one."""
     token = _start_token(new, None, body, limit, "triggered")
     if replaced is None:
         return Transition(new.id, (SpawnToken(token),))
@@ -94,21 +97,20 @@ def _start_token(
 
 
 def begin(started: Transition, replaced: bytes | None = None) -> Transition:
-    """What an ordinary start would do, done to an execution that exists. ``replaced``: the input it begins with instead
-    of the submitted one."""
+    """Apply an ordinary start to an execution that exists. ``replaced``: the input that replaces the submitted one."""
     _, *first = started.effects
     return msgspec.structs.replace(started, effects=(BeginExecution(replaced), *first))
 
 
 def begin_in_time(lease: Lease, started: Transition) -> Transition:
-    """The same as the step of the token whose time has come."""
+    """The same as a step of the start token whose time has come."""
     return msgspec.structs.replace(
         begin(started), token=lease.token, fence=lease.fence, live=lease.live, epoch=lease.epoch
     )
 
 
 def never_begun(lease: Lease, error: ErrorValue, now: float) -> Transition:
-    """What it was to run is gone: it ends without having begun."""
+    """End an execution whose definition is gone before it has begun."""
     finish = failing(error, now, hand_over=False)
     return Transition(
         lease.execution, (finish,), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
@@ -116,7 +118,7 @@ def never_begun(lease: Lease, error: ErrorValue, now: float) -> Transition:
 
 
 def as_submitted(view: ExecutionView) -> NewExecution:
-    """A record as it was when it was created."""
+    """Return the record as it was when the execution was created."""
     return NewExecution(
         id=view.id,
         workflow=view.workflow,

@@ -1,4 +1,4 @@
-"""The states of executions and nodes and their legal moves: the one place where they are written down.
+"""The states of executions and nodes and their legal moves.
 
 The diagrams in the documentation are drawn from these tables.
 """
@@ -17,8 +17,9 @@ EXECUTION_MOVES: Mapping[ExecutionState, tuple[ExecutionState, ...]] = {
     "FAILED": (),
     "CANCELLED": (),
 }
-"""PENDING → FAILED: what it was to run is gone when its time comes. PAUSED → COMPLETED or FAILED: steps that run when
-the pause begins still commit, and may be the last."""
+"""PENDING → FAILED: its definition is gone when its time comes. PAUSED → COMPLETED or FAILED: steps that run when
+the pause begins still commit, and may be the last.
+"""
 
 NODE_MOVES: Mapping[NodeState, tuple[NodeState, ...]] = {
     "PENDING": ("QUEUED", "WAITING", "SKIPPED"),
@@ -48,17 +49,3 @@ PRECEDENCE: tuple[NodeState, ...] = (
 def summary_of(states: Iterable[NodeState]) -> NodeState:
     present = set(states)
     return next((state for state in PRECEDENCE if state in present), "PENDING")
-
-
-def may_move(moves: Mapping[str, tuple[str, ...]], before: str, after: str) -> bool:
-    return after in moves[before]
-
-
-def mermaid(moves: Mapping[str, tuple[str, ...]]) -> str:
-    """The table as a state diagram."""
-    lines = ["stateDiagram-v2", f"    [*] --> {next(iter(moves))}"]
-    for before, targets in moves.items():
-        lines += [f"    {before} --> {after}" for after in targets]
-        if not targets:
-            lines.append(f"    {before} --> [*]")
-    return "\n".join(lines)

@@ -1,17 +1,17 @@
-"""Tags that a running workflow sets: what its execution has afterwards."""
+"""Tags that a running workflow sets, and their effect on the execution."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from dalsegno.errors import LimitExceeded
-from dalsegno.lang.effects import SetTags
+from dalsegno.lang.runtime.effects import SetTags
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.tags import MOST_TAGS
 
 
 def united(asked: Iterable[SetTags]) -> dict[str, str | None]:
-    """What several calls in one turn come to; None takes a tag away."""
+    """Merge the changes of several calls in one turn; None removes a tag."""
     found: dict[str, str | None] = {}
     for each in asked:
         found.update(each.tags)
@@ -19,7 +19,7 @@ def united(asked: Iterable[SetTags]) -> dict[str, str | None]:
 
 
 def changed_tags(before: Iterable[tuple[str, str]], asked: Mapping[str, str | None]) -> ReplaceTags | None:
-    """None where everything is as asked already."""
+    """Return the change of tags; None if there is no difference."""
     had = tuple(before)
     kept = [(name, tag) for name, tag in had if name not in asked]
     tags = tuple(sorted([*kept, *((name, tag) for name, tag in asked.items() if tag is not None)]))

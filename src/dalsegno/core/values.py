@@ -1,4 +1,4 @@
-"""User values as JSON bytes and back: what may travel, and a precise word about what may not."""
+"""User values as JSON bytes and back, with precise errors for what JSON cannot carry."""
 
 from __future__ import annotations
 
@@ -14,21 +14,25 @@ import msgspec
 from msgspec import Raw
 
 from dalsegno.errors import LimitExceeded, NotJson
+from dalsegno.lang.expressions.syntax.escapes import is_unicode
 
 MAX_DEPTH = 200
 SHORT_TEXT = 128
-"""Characters of a text that is measured wherever it occurs; longer ones are measured once."""
+"""Characters of a text up to which it is measured at each occurrence; longer ones are measured once."""
+RAW_LOOKED_THROUGH = 64 * 1024
+"""Bytes of JSON inside a value up to which its nesting is counted; the process that read a larger one has checked it.
+"""
 PARTS_A_TURN = 512
-"""Lists and objects that are measured before others get their turn."""
+"""Lists and objects measured before other work gets a turn."""
 
 _decode = msgspec.json.Decoder().decode
 
 
 def _convert(value: Any) -> Any:
-    """Types msgspec does not know itself: Pydantic models speak for themselves."""
+    """Convert types that msgspec does not know: Pydantic models dump themselves."""
     dump = getattr(value, "model_dump", None)
     if dump is not None:
-        return dump(mode="json", round_trip=True)  # fields, from which it can be made again: nothing computed
+        return dump(mode="json", round_trip=True)  # fields from which it can be made again: nothing computed
     raise TypeError(type(value).__name__)
 
 
@@ -39,42 +43,61 @@ _in_order = msgspec.json.Encoder(order="deterministic").encode
 def encode_value(
     value: Any, what: str = "the value", limit: int | None = None, parts: int | None = None
 ) -> bytes:
-    """JSON of a value, or NotJson that names the place inside ``what`` that JSON cannot carry.
+    """Return the JSON of a value, or raise NotJson that names the place inside ``what`` that JSON cannot carry.
 
-    LimitExceeded where it would be longer than ``limit`` or has many more than ``parts`` lists and objects: that is
-    found out before anything is encoded. `Raw` is JSON that was checked when it was read.
+    Raises LimitExceeded if the result would be longer than ``limit`` or has many more than ``parts`` lists and
+    objects; that is checked before anything is encoded. `Raw`, also inside a value, is JSON that was checked when
+    it was read.
     """
+    raw = encode_small(value, what)
+    if raw is not None:
+        return raw
+    survey = Survey(limit)
+    for turn, _ in enumerate(survey.measure(value, what), 1):
+        if parts is not None and turn * PARTS_A_TURN > parts:
+            raise LimitExceeded(f"{what} has more than {parts:,} lists and objects in it")
+    return encode_surveyed(value, what, survey)
+
+
+def encode_small(value: Any, what: str) -> bytes | None:
+    """Encode a value that needs no measuring; None for any other."""
     if value is None:
         return b"null"
     if type(value) is Raw:
         return bytes(value)
-    survey = None
     if not is_small(value):
-        survey = Survey(limit)
-        for turn, _ in enumerate(survey.measure(value, what), 1):
-            if parts is not None and turn * PARTS_A_TURN > parts:
-                raise LimitExceeded(f"{what} has more than {parts:,} lists and objects in it")
-    return encode_surveyed(value, what, survey)
-
-
-def encode_surveyed(value: Any, what: str, survey: Survey | None) -> bytes:
-    """The same for a value that is small, or that was measured."""
-    if type(value) is Raw:
-        return bytes(value)
+        return None
     try:
         raw = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise NotJson(f"{what} is not JSON: {_culprit(value) or error}") from None
-    is_plain = survey is not None and survey.is_plain
-    if not (is_plain and survey.is_finite) and b"null" in raw and (place := _not_finite(value)) is not None:  # type: ignore[union-attr]
+        raise _no_json(value, what, error) from None
+    if b"null" in raw and (place := _not_finite(value)) is not None:
         raise NotJson(f"{what} is not JSON: {place}")
-    if survey.deepest > MAX_DEPTH if is_plain else _is_deep(raw):  # type: ignore[union-attr]
+    if len(raw) > MAX_DEPTH and _is_deep(raw):
         raise _too_deep(what)
     return raw
 
 
+def encode_surveyed(value: Any, what: str, survey: Survey) -> bytes:
+    """Encode a value that has been measured."""
+    try:
+        raw = _encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise _no_json(value, what, error) from None
+    is_finite = survey.is_plain and survey.is_finite
+    if not is_finite and b"null" in raw and (place := _not_finite(value)) is not None:
+        raise NotJson(f"{what} is not JSON: {place}")
+    if survey.deepest > MAX_DEPTH if survey.is_plain else _is_deep(raw):
+        raise _too_deep(what)
+    return raw
+
+
+def _no_json(value: Any, what: str, error: Exception) -> NotJson:
+    return NotJson(f"{what} is not JSON: {_culprit(value) or error}")
+
+
 def encode_parsed(value: Any, what: str) -> bytes:
-    """The same for what a strict JSON decoder returned: it is finite, valid Unicode, and no part of it occurs twice."""
+    """Encode what a strict JSON decoder returned: it is finite, valid Unicode, and no part of it occurs twice."""
     raw = _encode(value)
     if _is_deep(raw):
         raise _too_deep(what)
@@ -83,7 +106,7 @@ def encode_parsed(value: Any, what: str) -> bytes:
 
 def _is_deep(raw: bytes) -> bool:
     brackets = raw.count(b"[") + raw.count(b"{") if len(raw) > MAX_DEPTH else 0
-    return brackets > MAX_DEPTH and _depth(raw) > MAX_DEPTH
+    return brackets > MAX_DEPTH and nesting(raw) > MAX_DEPTH
 
 
 def _too_deep(what: str) -> NotJson:
@@ -91,8 +114,10 @@ def _too_deep(what: str) -> NotJson:
 
 
 def is_small(value: Any) -> bool:
-    """Whether a value is so small that nothing needs to be known before it is encoded: at most 100 parts, each text
-    counting as one more for every KiB."""
+    """Return True if a value is so small that it can be encoded without a survey.
+
+    That is at most 100 parts, each text counting as one more for every KiB.
+    """
     kind = type(value)
     if kind in _SCALARS:
         return True
@@ -107,8 +132,8 @@ def is_small(value: Any) -> bool:
     while stack:
         found = stack.pop()
         kind = type(found)
-        if kind is str:
-            left -= 1 + (len(found) >> 10)
+        if kind is str or kind is Raw:
+            left -= 1 + ((len(found) if kind is str else memoryview(found).nbytes) >> 10)
         elif kind is dict:
             left -= 1 + len(found)
             if left < 0:
@@ -131,10 +156,23 @@ def is_small(value: Any) -> bool:
 
 
 class Survey:
-    """The size of a value's JSON, at least, and what else must be known of it. Parts that occur several times are
-    looked at once, and not at all beyond the limit: however often a value refers to the same text, this is quick."""
+    """The minimum size of a value's JSON, and what else its encoding depends on.
 
-    __slots__ = ("_heights", "_sizes", "_texts", "deepest", "is_finite", "is_plain", "limit", "size")
+    Shared parts are measured once, and nothing beyond the limit: this is quick however often a value refers to the
+    same text.
+    """
+
+    __slots__ = (
+        "_deepest_raw",
+        "_heights",
+        "_sizes",
+        "_texts",
+        "deepest",
+        "is_finite",
+        "is_plain",
+        "limit",
+        "size",
+    )
 
     def __init__(self, limit: int | None) -> None:
         self.limit = math.inf if limit is None else limit
@@ -142,13 +180,14 @@ class Survey:
         self.deepest = 0
         self.is_finite = True
         self.is_plain = True
-        """Whether it holds nothing but what JSON has itself; else only its JSON tells."""
+        """It holds only types that JSON has itself; otherwise only its JSON gives its size."""
+        self._deepest_raw = 0
         self._sizes: dict[int, int] = {}
         self._heights: dict[int, int] = {}
         self._texts: dict[int, int] = {}
 
     def measure(self, value: Any, what: str) -> Iterator[None]:
-        """Yields now and then, so that its caller may do something else. Raises LimitExceeded."""
+        """Measure the value; yields now and then so that its caller may do other work. Raises LimitExceeded."""
         parts = self._look([value])
         self.size = parts[0]
         stack = [(0, iter(parts[1]), [parts[0], 0])]
@@ -165,7 +204,7 @@ class Survey:
                 looked += 1
                 if looked % PARTS_A_TURN == 0:
                     yield
-                self._sizes[id(child)] = 0  # one that contains itself: the encoder says so
+                self._sizes[id(child)] = 0  # one that contains itself: the encoder reports it
                 size, inner = self._look(child)
                 stack.append((id(child), iter(inner), [size, 0]))
             else:
@@ -175,10 +214,10 @@ class Survey:
                     f"{what} is more than {self.limit:,} bytes of JSON, the limit value_bytes; "
                     "keep large data elsewhere and pass a reference to it"
                 )
-        self.size, self.deepest = self._sizes[0], self._heights[0] - 1
+        self.size, self.deepest = self._sizes[0], self._heights[0] - 1 + self._deepest_raw
 
     def _look(self, found: Any) -> tuple[int, list[Any]]:
-        """Bytes of a container without the containers in it, and those."""
+        """Return the bytes of a container without the containers in it, and those containers."""
         size = 2 + len(found)
         if isinstance(found, dict):
             try:
@@ -198,9 +237,18 @@ class Survey:
                 self.is_finite = self.is_finite and all(map(math.isfinite, own))
             elif kind in _CONTAINERS:
                 inner += own
+            elif kind is Raw:
+                size += sum(map(self._raw, own))
             elif kind is not bool and kind is not type(None):
                 self.is_plain = False
         return size, inner
+
+    def _raw(self, raw: Raw) -> int:
+        """Return the size of JSON inside a value. The depth of a large one was checked when it was read."""
+        size = memoryview(raw).nbytes
+        if size <= RAW_LOOKED_THROUGH:
+            self._deepest_raw = max(self._deepest_raw, nesting(bytes(raw)))
+        return size
 
     def _text(self, text: str) -> int:
         if len(text) < SHORT_TEXT:
@@ -221,7 +269,7 @@ def _add(state: list[int], size: int, height: int) -> None:
 
 
 def _length(text: str) -> int:
-    """Of its JSON; a text that has none is found when it is encoded."""
+    """Return the length of a text's JSON; a text that has none is found when it is encoded."""
     try:
         return len(_encode(text))
     except (TypeError, ValueError):
@@ -229,7 +277,7 @@ def _length(text: str) -> int:
 
 
 def value_digest(raw: bytes) -> str:
-    """Of the value: neither the order of its keys nor how it is written matters."""
+    """Return a digest of the value, independent of the order of its keys and its notation."""
     return blake2b(_in_order(_decode(raw)), digest_size=16).hexdigest()
 
 
@@ -238,7 +286,7 @@ def decode_value(raw: bytes | msgspec.Raw) -> Any:
 
 
 def _not_finite(value: Any) -> str | None:
-    """msgspec writes NaN and infinities as null; they are refused instead of being changed silently."""
+    """Return the place of NaN or infinity, which msgspec would write as null."""
     for path, found in _walk(value):
         if isinstance(found, float) and not math.isfinite(found):
             return f"{path} is {found}, which JSON has no word for"
@@ -267,16 +315,11 @@ def _problem(value: Any) -> str | None:
     return None
 
 
-def is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _walk(value: Any) -> Iterator[tuple[str, Any]]:
-    """Leaves first-met first, with their paths; containers that contain themselves end at the depth limit."""
+    """Yield leaves in the order they are met, with their paths.
+
+    Containers that contain themselves end at the depth limit.
+    """
     stack: list[tuple[str, Any, int]] = [("$", value, 0)]
     while stack:
         path, found, depth = stack.pop()
@@ -296,7 +339,7 @@ _BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _OTHERS = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def _depth(raw: bytes) -> int:
-    """Nesting of valid JSON, without recursion."""
+def nesting(raw: bytes) -> int:
+    """Return the nesting of valid JSON, without recursion."""
     steps = array("b", _TEXTS.sub(b"", raw).translate(_BRACKETS, _OTHERS))
     return max(accumulate(steps), default=0)

@@ -1,1 +1,1 @@
-"""The async shell around the core: workers, committer, timers, reconciler. It knows ports, never adapters."""
+"""The async shell around the core: workers, committer, timers, reconciler. It depends on ports, never on adapters."""

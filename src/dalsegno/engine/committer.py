@@ -1,34 +1,350 @@
-"""Group commit: a batch is what gathered while the previous one was in flight. Nothing lingers.
+"""Group commit: each batch holds the transitions that arrived while the previous batch was in flight. There is no
+linger time.
 
-Where the store takes several commits at once and there is enough for them, as many are in flight, of different
-executions: while it works on one batch, this process runs the steps of the other.
+- If the store accepts several commits at once and there is enough work, that many batches are in flight. While the
+  store works on one batch, this process runs the steps of the other.
+- No two batches in flight touch the same execution. Transitions of one execution are committed in the order of their
+  submission, and no batch waits for the locks of another.
+- An outage of the store is logged once per process, however many loops wait for the store: when it begins, at
+  intervals while it lasts, and when it ends.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, zip_longest
 from time import perf_counter
 
-from dalsegno.engine.gathering import SMALL_BATCH, Entry, Gathering, Then, weight_of_all
-from dalsegno.engine.observing import Observer
-from dalsegno.engine.outage import Outage, Pause
-from dalsegno.errors import OperatorError, StoreLost, Unavailable
+from dalsegno.engine.tracing import Observer
+from dalsegno.errors import DalSegnoError, OperatorError, StoreLost, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition, Unconfirmed
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.transactions import StepTransaction
 
+SMALL_BATCH = 25
+"""Least weight of a batch that is sent while another is in flight. A batch costs a round trip and a sync, about as
+much as this many transitions.
+"""
+FEW = 5
+"""Largest weight of a workflow's waiting transitions with which they may overtake the batches in flight."""
+MANY = 4
+"""Weight in flight per workflow from which on other workflows no longer wait for the batches in flight."""
+
+Then = Callable[[Outcome | None], None]
+"""Callback for the outcome, called even if the caller no longer waits. None: the outcome is unknown."""
+Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
+"""A transition, the future of its outcome, whether it is patient during an outage, its callback, and the workflow it
+counts for.
+"""
+
+
+class Batch(list[Entry]):
+    """Entries that are committed together, their weight when they were taken, and the workflows they count for."""
+
+    __slots__ = ("weight", "workflows")
+
+    def __init__(self, entries: Iterable[Entry], weight: int) -> None:
+        super().__init__(entries)
+        self.weight = weight
+        self.workflows: set[str] = set()
+
+
+class Gathering:
+    def __init__(self, largest: int, at_once: int) -> None:
+        self.largest = largest
+        """Largest weight of a batch."""
+        self._at_once = at_once
+        self._waiting: list[Entry] = []
+        self._weight = 0
+        """Weight of the waiting entries."""
+        self.sent = 0
+        """Weight of the batches in flight."""
+        self._touched: set[str] = set()
+        """Executions with a transition in flight."""
+        self._under_way = Counter[str]()
+        """Number of batches in flight, by workflow."""
+        self._workflow = ""
+        self.is_mixed = False
+        """Whether several workflows have submitted transitions since this was last set to False."""
+        self.takes_turns = True
+        """False while only one workflow commits: its transitions keep their order and need no grouping."""
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, entry: Entry) -> bool:
+        """Add an entry. Return True if it may be sent now; otherwise a flight takes it with its next batch."""
+        self._waiting.append(entry)
+        self._weight += 1 + (len(entry[0].effects) >> 3)
+        workflow = entry[4]
+        if workflow and workflow != self._workflow:
+            self.is_mixed = self.is_mixed or bool(self._workflow)
+            self._workflow = workflow
+        if not self.sent:
+            return True
+        return self._weight >= SMALL_BATCH and entry[0].execution not in self._touched
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Put entries back at the front: they go with the next batch."""
+        self._waiting[:0] = entries
+        self._weight += weight_of_all(entries)
+
+    def take(self, *, however_small: bool = False) -> Batch | None:
+        """Take the next batch and count it as in flight. Return None if nothing may be sent."""
+        least = SMALL_BATCH if self.sent and not however_small else 1
+        if self._weight < least:
+            return None
+        share = self._share()
+        if not self._touched and self._weight <= share:
+            batch, rest = Batch(self._waiting, self._weight), list[Entry]()
+        elif not (self._touched or self.takes_turns or self.is_mixed):
+            first = self._fill([self._waiting], share)
+            batch, rest = Batch(first, weight_of_all(first)), self._waiting[len(first) :]
+        else:
+            chosen, rest = self._choose(share)
+            batch = Batch(chosen, weight_of_all(chosen))
+        if batch.weight < least:
+            return None
+        return self._send(batch, rest)
+
+    def take_few(self) -> Batch | None:
+        """Take the transitions that need not wait while a few other workflows fill the batches in flight: all those
+        of workflows that have nothing in flight and few transitions waiting.
+        """
+        if self.sent < MANY * len(self._under_way):
+            return None
+        chosen = list[Entry]()
+        for workflow, executions in self._by_workflow().items():
+            entries = list(chain.from_iterable(executions.values()))
+            if self.goes_ahead(workflow) and weight_of_all(entries) <= FEW and len(chosen) < self.largest:
+                chosen += entries
+        if not chosen:
+            return None
+        ids = set(map(id, chosen))
+        rest = [entry for entry in self._waiting if id(entry) not in ids]
+        return self._send(Batch(chosen, weight_of_all(chosen)), rest)
+
+    def goes_ahead(self, workflow: str) -> bool:
+        """Return True if the workflow has nothing in flight."""
+        return bool(workflow) and workflow not in self._under_way
+
+    def _send(self, batch: Batch, rest: list[Entry]) -> Batch:
+        self._waiting = rest
+        self._weight -= batch.weight
+        self.sent += batch.weight
+        if self._at_once > 1:
+            self._touched.update([entry[0].execution for entry in batch])
+            batch.workflows = {entry[4] for entry in batch}
+            self._under_way.update(batch.workflows)
+        return batch
+
+    def landed(self, batch: Batch) -> None:
+        """Count a batch as no longer in flight, whatever its outcome."""
+        self.sent -= batch.weight
+        if self._at_once > 1:
+            self._touched.difference_update([entry[0].execution for entry in batch])
+            self._under_way -= Counter(batch.workflows)
+
+    def _share(self) -> int:
+        """Return an equal share of all work: while the store works on one batch, this process works on the other."""
+        in_hand = self._weight + self.sent
+        parts = min(self._at_once, max(in_hand // SMALL_BATCH, 1))
+        return min(self.largest, -(-in_hand // parts))
+
+    def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
+        """Choose the entries of the next batch and return them with the rest.
+
+        Workflows take turns, each with one execution: first the one that has waited longest, then those with the
+        fewest transitions. The first executions get at most an equal part of the batch, so that an execution with
+        very many transitions does not delay others. Further transitions of a chosen execution go along as long as the
+        batch has room, because no other batch could take them meanwhile.
+        """
+        lines = [_line(executions) for executions in self._by_workflow().values()]
+        if len(lines) > 1 or (lines and len(lines[0]) > 1):
+            for line in lines:
+                line[0] = line[0][: max(share // max(len(lines), 2), 1)]
+        batch = self._fill(chain.from_iterable(zip_longest(*lines, fillvalue=[])), share)
+        chosen = set(map(id, batch))
+        return batch, [entry for entry in self._waiting if id(entry) not in chosen]
+
+    def _fill(self, executions: Iterable[list[Entry]], share: int) -> list[Entry]:
+        """Fill a batch: at most one large transition, and as much else as fits."""
+        batch, filled, has_large = list[Entry](), 0, False
+        for entries in executions:
+            for entry in entries:
+                weight = 1 + (len(entry[0].effects) >> 3)
+                if weight >= SMALL_BATCH:
+                    if has_large:
+                        break
+                    has_large = True
+                elif filled + weight > self.largest:
+                    break
+                else:
+                    filled += weight
+                batch.append(entry)
+            if filled >= share:
+                break
+        return batch
+
+    def _by_workflow(self) -> dict[str, dict[str, list[Entry]]]:
+        """Return the transitions that may be sent, by workflow and execution."""
+        found: dict[str, dict[str, list[Entry]]] = {}
+        executions: dict[str, list[Entry]] = {}
+        for entry in self._waiting:
+            execution = entry[0].execution
+            if (known := executions.get(execution)) is not None:
+                known.append(
+                    entry
+                )  # whatever workflow it counts for: transitions of one execution keep their order
+            elif execution not in self._touched:
+                executions[execution] = found.setdefault(entry[4], {})[execution] = [entry]
+        return found
+
+
+def weight_of_all(entries: Iterable[Entry]) -> int:
+    """Return the weight of entries. A transition weighs one, plus one for every eight effects."""
+    return sum([1 + (len(entry[0].effects) >> 3) for entry in entries])
+
+
+def _line(executions: dict[str, list[Entry]]) -> list[list[Entry]]:
+    """Return the executions of a workflow in the order in which they are sent."""
+    oldest, *others = executions.values()
+    return [oldest, *sorted(others, key=len)]
+
+
+outage_logger = logging.getLogger("dalsegno.outage")
+
+REMIND_AFTER = 60.0
+"""Seconds between two warnings about the same outage."""
+CALM = 10.0
+SHORT = 2.0
+"""Seconds after which an outage is logged that begins less than ``CALM`` seconds after the previous one. This keeps a
+single part that fails again and again, while everything else works, from filling the log.
+"""
+
+
+class Outage:
+    """The outage of a store, as seen by everything in the process that waits for it.
+
+    Each waiter reports every failed attempt, and its first success. The outage ends when no waiter is left, and not
+    before: a store whose disk is full answers queries and accepts no commits.
+
+    The heartbeat reports from its own thread. State changes and log lines are therefore made under a lock; otherwise
+    the end of an outage could be logged before its beginning.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._waiting: set[object] = set()
+        self._since = 0.0
+        self._ended_at = float("-inf")
+        self._told_at = float("-inf")
+        self._told_kinds: set[type[DalSegnoError]] = set()
+        """Kinds of errors logged in this outage. Empty as long as the outage has not been logged."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the outage has been logged."""
+        return bool(self._told_kinds)
+
+    def failed(self, who: object, what: str, error: DalSegnoError) -> None:
+        """Report a failed attempt: ``who`` waits for the store from now on. ``what`` is a sentence with ``error`` as
+        its reason. A lost store is no outage: the engine logs it once and ends.
+        """
+        if isinstance(error, StoreLost):
+            return
+        with self._lock:
+            now = self._clock()
+            if not self._waiting:
+                self._since = now
+            self._waiting.add(who)
+            self._tell(now, what, error)
+
+    def answered(self, who: object) -> None:
+        """Report a success: ``who`` no longer waits."""
+        if who not in self._waiting:
+            return  # the common case; only ``who`` itself could change this meanwhile, so no lock is needed
+        with self._lock:
+            self._waiting.discard(who)
+            if not self._waiting:
+                self._end()
+
+    def gave_up(self, who: object) -> None:
+        """Report that ``who`` stopped waiting without an answer. No effect if it had one."""
+        with self._lock:
+            self._waiting.discard(who)
+            if not self._waiting and self.is_known:
+                self._forget()
+
+    def _tell(self, now: float, what: str, error: DalSegnoError) -> None:
+        if not self._is_worth_telling(now, error):
+            outage_logger.debug("%s: %s", what, error)
+            return
+        lasting = f" (for {now - self._since:.0f} s)" if self.is_known else ""
+        self._told_at = now
+        self._told_kinds.add(type(error))
+        outage_logger.warning("%s%s: %s", what, lasting, error)
+
+    def _is_worth_telling(self, now: float, error: DalSegnoError) -> bool:
+        if now - self._told_at >= REMIND_AFTER:
+            return True
+        if self.is_known:
+            return type(error) not in self._told_kinds
+        return now - self._ended_at >= CALM or now - self._since >= SHORT
+
+    def _end(self) -> None:
+        if self.is_known:
+            outage_logger.info("the store answers again, after %.1f s", self._clock() - self._since)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._told_kinds.clear()
+        self._ended_at = self._clock()
+
+
+class Pause:
+    """Exponential backoff between attempts."""
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._first = first
+        self._longest = longest
+        self._next = first
+
+    def next(self) -> float:
+        pause, self._next = self._next, min(self._next * 2, self._longest)
+        return pause
+
+    def reset(self) -> None:
+        self._next = self._first
+
+
 logger = logging.getLogger("dalsegno.committer")
 
 MAX_BATCH = 500
 FLIGHT = 0.04
-"""Seconds that a batch should take: whoever hands something over waits for one or two of them."""
+"""Target duration of a batch, in seconds, while several workflows commit: a transition waits for one or two
+batches.
+"""
+LONG_FLIGHT = 0.2
+"""Target duration while only one workflow commits: large batches cost less, and only that workflow waits for them."""
+ALONE_AFTER = 5.0
+"""Seconds without a transition of another workflow after which a workflow counts as alone."""
 OVERDUE = 0.05
-"""Seconds after which whoever waits for a batch that is under way goes in another one, however few they are."""
+"""Seconds without a new batch after which waiting transitions are sent beside the batches in flight, however few they
+are. While batches follow each other, one more would only slow them down.
+"""
+LONGEST_OVERDUE = 0.25
+"""The same limit where even a small batch takes longer."""
 RECENT = 0.2
-"""Weight of the last batch in how long a transition takes."""
+"""Weight of the latest batch in the moving average of the time per transition."""
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 5.0
 
@@ -36,7 +352,7 @@ OnApplied = Callable[[Transition, Applied], None]
 
 
 class Committer:
-    """The only way from steps to the ledger in one process."""
+    """The only path from steps to the ledger in one process."""
 
     def __init__(self, ledger: Ledger, broker: Broker, on_applied: OnApplied, at_once: int = 1) -> None:
         self.ledger = ledger
@@ -45,7 +361,12 @@ class Committer:
         self._at_once = at_once
         self._gathering = Gathering(MAX_BATCH, at_once)
         self._flights: set[asyncio.Task[None]] = set()
+        self._ahead: asyncio.Task[None] | None = None
+        """The flight of transitions that overtake the batches in flight."""
         self._overdue: asyncio.TimerHandle | None = None
+        self._sent_at = 0.0
+        """Time at which the last regular batch was sent."""
+        self._mixed_until = 0.0
         self._each = FLIGHT / MAX_BATCH
         """Seconds that a transition of weight 1 takes in a batch."""
         self.commits = 0
@@ -56,33 +377,66 @@ class Committer:
     def commit(
         self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
     ) -> asyncio.Future[Outcome]:
-        """The ledger's answer. While the store is out of order a patient commit is tried again and again; an
-        impatient one raises, and so does each whose store is lost. Who does not wait for it any more (its future is
-        cancelled) does not call it off, so what has to follow is done by ``then``. Where many wait, workflows take
-        turns."""
+        """Submit a transition and return the future of its outcome.
+
+        - During an outage a patient commit is retried until the store answers; an impatient one raises. If the store
+          is lost, every commit raises.
+        - Cancelling the future does not withdraw the transition. Work that must follow the commit belongs in
+          ``then``.
+        - If many transitions wait, workflows take turns.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
         may_go = self._gathering.add((transition, future, patient, then, workflow))
-        if may_go and len(self._flights) < self._at_once:
+        if may_go and len(self._flights) < self._most():
             self._flights.add(loop.create_task(self._fly()))
-        else:
-            self._look_again()
+        elif self._at_once > 1:
+            if self._ahead is None and self._gathering.goes_ahead(workflow):
+                self._ahead = loop.create_task(self._go_ahead())
+            if self._overdue is None:
+                self._look_again()
         return future
+
+    def _most(self) -> int:
+        """Return how many regular batches may be in flight. While several workflows commit and even small batches
+        take longer than they should, two at a time are both slower, so it is one. A large transition never delays the
+        next batch.
+        """
+        gathering = self._gathering
+        is_slow = gathering.takes_turns and gathering.largest <= SMALL_BATCH
+        return 1 if is_slow and gathering.sent <= 2 * SMALL_BATCH else self._at_once
+
+    async def _go_ahead(self) -> None:
+        """Send the transitions of workflows with little to do, without waiting for the batches of busy workflows."""
+        try:
+            while batch := self._gathering.take_few():
+                await self._send_off(batch)
+        finally:
+            self._ahead = None
+            if self._gathering.is_waiting and len(self._flights) < self._most():
+                self._flights.add(asyncio.get_running_loop().create_task(self._fly()))
 
     def _look_again(self) -> None:
         if self._overdue is None and self._at_once > 1:
-            self._overdue = asyncio.get_running_loop().call_later(OVERDUE, self._go_beside)
+            loop = asyncio.get_running_loop()
+            self._overdue = loop.call_at(max(self._overdue_at(), loop.time() + OVERDUE), self._go_beside)
+
+    def _overdue_at(self) -> float:
+        small_batch = 2 * SMALL_BATCH * self._each
+        return self._sent_at + min(max(small_batch, OVERDUE), LONGEST_OVERDUE)
 
     def _go_beside(self) -> None:
-        """The batches under way take long: what has gathered does not wait for them."""
+        """Send waiting transitions beside the batches in flight if those take long."""
         self._overdue = None
-        if 0 < len(self._flights) <= self._at_once and (batch := self._gathering.take(however_small=True)):
-            self._flights.add(asyncio.get_running_loop().create_task(self._fly(batch)))
+        loop = asyncio.get_running_loop()
+        is_late = loop.time() >= self._overdue_at() and 0 < len(self._flights) <= self._at_once
+        if is_late and (batch := self._gathering.take(however_small=True)):
+            self._flights.add(loop.create_task(self._fly(batch)))
         if self._flights and self._gathering.is_waiting:
             self._look_again()
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
-        """One transition in a transaction of its own, beside the batches."""
+        """Commit one transition in its own transaction, beside the batches."""
         outcome = await transaction.commit(transition)
         if isinstance(outcome, Applied):
             self._on_applied(transition, outcome)
@@ -91,30 +445,37 @@ class Committer:
         return outcome
 
     async def drain(self) -> None:
-        """Until everything handed over so far is committed."""
-        while self._flights:
-            await asyncio.shield(asyncio.gather(*self._flights))
+        """Wait until everything submitted so far is committed."""
+        while flights := [*self._flights, *([self._ahead] if self._ahead is not None else [])]:
+            await asyncio.shield(asyncio.gather(*flights))
 
-    async def _fly(self, batch: list[Entry] | None = None) -> None:
-        """Until nothing is left that may go. What waits for another flight is taken by that one."""
+    async def _fly(self, batch: Batch | None = None) -> None:
+        """Send batches until nothing is left that may be sent. Entries that wait for another flight are taken by that
+        flight.
+        """
         flight = asyncio.current_task()
         try:
-            while batch := batch or self._gathering.take():
-                try:
-                    ready = await self._send(batch)
-                finally:
-                    self._gathering.landed(batch)
+            while batch := batch or (self._gathering.take() if len(self._flights) <= self._most() else None):
+                self._sent_at = asyncio.get_running_loop().time()
+                await self._send_off(batch)
                 batch = None
-                if ready:
-                    await self._announce(ready)
         finally:
             self._flights -= {flight}
             if self._flights and self._gathering.is_waiting:
                 self._look_again()
 
-    async def _send(self, batch: list[Entry]) -> list[ReadyToken]:
-        """Until the store has answered; returns what became ready."""
+    async def _send_off(self, batch: Batch) -> None:
+        try:
+            ready = await self._send(batch)
+        finally:
+            self._gathering.landed(batch)
+        if ready:
+            await self._announce(ready)
+
+    async def _send(self, sent: Batch) -> list[ReadyToken]:
+        """Commit a batch, retrying until the store answers. Return the tokens that became ready."""
         this_batch = object()
+        batch: list[Entry] = sent
         pause = Pause(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while batch:
@@ -131,39 +492,46 @@ class Committer:
                     _fail_all(batch, error)
                     raise
                 self.outage.answered(this_batch)
-                self._measure(batch, perf_counter() - began)
+                self._measure(sent, began, perf_counter())
                 return self._settle(batch, outcomes)
             return []
         finally:
             self.outage.gave_up(this_batch)
 
-    def _measure(self, batch: list[Entry], seconds: float) -> None:
-        """On a busy machine transitions take longer, and batches become smaller."""
-        self._each += RECENT * (seconds / weight_of_all(batch) - self._each)
-        self._gathering.largest = min(max(int(FLIGHT / self._each), SMALL_BATCH), MAX_BATCH)
+    def _measure(self, batch: Batch, began: float, now: float) -> None:
+        """Adapt the batch size to the measured time per transition: on a busy machine batches become smaller."""
+        seconds = now - began
+        self._each += RECENT * (seconds / (batch.weight + SMALL_BATCH) - self._each)
+        if self._gathering.is_mixed:
+            self._gathering.is_mixed, self._mixed_until = False, now + ALONE_AFTER
+        self._gathering.takes_turns = now < self._mixed_until
+        flight = FLIGHT if self._gathering.takes_turns else LONG_FLIGHT
+        self._gathering.largest = min(max(int(flight / self._each) - SMALL_BATCH, SMALL_BATCH), MAX_BATCH)
         if self.observer is not None:
             self.observer.committed(len(batch), seconds)
 
     def _settle(self, batch: list[Entry], outcomes: Sequence[Outcome]) -> list[ReadyToken]:
-        """Answers everyone; what another process's lock put off, or the store, goes with the next batch."""
+        """Set the outcome of each entry. Entries that another process's lock deferred, or that the store did not
+        confirm, go with the next batch.
+        """
         ready: list[ReadyToken] = []
         deferred = []
         self.commits += 1
         self.transitions += len(batch)
         for entry, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(outcome, Deferred):
+            if isinstance(outcome, Applied):
+                if outcome.ready:
+                    ready.extend(outcome.ready)
+                self._on_applied(entry[0], outcome)
+            elif isinstance(outcome, Deferred):
                 deferred.append(entry)
                 continue
-            if isinstance(outcome, Unconfirmed):
+            elif isinstance(outcome, Unconfirmed):
                 logger.warning(
                     "one of a batch of %d was not confirmed by the store: %s", len(batch), outcome.error
                 )
                 deferred += _give_up_impatient([entry], outcome.error)
                 continue
-            if isinstance(outcome, Applied):
-                if outcome.ready:
-                    ready.extend(outcome.ready)
-                self._on_applied(entry[0], outcome)
             elif isinstance(outcome, Stale):
                 ready.extend(outcome.ready)
             if entry[3] is not None:
@@ -174,7 +542,9 @@ class Committer:
         return ready
 
     async def _announce(self, ready: Sequence[ReadyToken]) -> None:
-        """Only a hint (B2): what could not be announced is committed all the same, and found again later."""
+        """Announce ready tokens. Only a hint (B2): tokens that were not announced are committed all the same and
+        found later.
+        """
         try:
             await self.broker.announce(ready)
         except OperatorError as error:

@@ -1,4 +1,4 @@
-"""The engine: one process's worker, timers and reconciler on one stack, and the client's calls."""
+"""The engine: worker, timers, outbox and reconciler of one process on one stack, and its client."""
 
 from __future__ import annotations
 
@@ -6,49 +6,44 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from dalsegno.engine.client import Client
-from dalsegno.engine.committer import Committer
+from dalsegno.engine.committer import Committer, Outage
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.elsewhere import Elsewhere, key_offer, task_offer, version_offer
-from dalsegno.engine.endings import Endings, ending_in
-from dalsegno.engine.focus import FocusedBroker
-from dalsegno.engine.heartbeat import Heartbeat
-from dalsegno.engine.heavy_steps import HeavyLimits, HeavySteps
-from dalsegno.engine.limits import follow_openings
-from dalsegno.engine.loader import Loader
-from dalsegno.engine.observing import Both, Observer
-from dalsegno.engine.outage import Outage
-from dalsegno.engine.outbox import Outbox
-from dalsegno.engine.processes import worker_name
-from dalsegno.engine.reconciler import Reconciler
-from dalsegno.engine.retired_names import RetiredNames
-from dalsegno.engine.runner import Runner
-from dalsegno.engine.schedules import ScheduleBook
-from dalsegno.engine.scripting.steps import ScriptSteps
-from dalsegno.engine.scripting.task_run import TaskRunner
-from dalsegno.engine.scripting.turns import Turns, turn_limits
+from dalsegno.engine.operations.endings import Endings, ending_in
+from dalsegno.engine.operations.limits import follow_openings
+from dalsegno.engine.operations.troubles import StuckReason, StuckReasons
+from dalsegno.engine.process import switch_often
+from dalsegno.engine.remote.declarations import RemoteDeclarations
+from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.scripts.steps import ScriptSteps
+from dalsegno.engine.scripts.tasks import TaskRunner
+from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
-from dalsegno.engine.seen_tasks import Program, SeenTasks
-from dalsegno.engine.serving import Colleagues
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.steps import Steps
-from dalsegno.engine.storage import Storage
-from dalsegno.engine.tasks import Tasks
-from dalsegno.engine.timers import Timers
-from dalsegno.engine.tracing import tracing_if_set
-from dalsegno.engine.transactions import StepTransactions
-from dalsegno.engine.triggers import Triggers
-from dalsegno.engine.troubles import Troubles
-from dalsegno.engine.webhooks import WebhookBook
-from dalsegno.engine.worker import Worker
-from dalsegno.engine.worker_info import describe
-from dalsegno.engine.workflows import Workflows
-from dalsegno.errors import OperatorError, StoreLost
+from dalsegno.engine.steps.graph import Steps
+from dalsegno.engine.steps.run_node import Runner
+from dalsegno.engine.steps.stored_bytes import Storage
+from dalsegno.engine.steps.tasks import Tasks
+from dalsegno.engine.steps.transactions import StepTransactions
+from dalsegno.engine.steps.values import Loader
+from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
+from dalsegno.engine.tracing import Both, Observer, tracing_if_set
+from dalsegno.engine.upkeep.outbox import Outbox
+from dalsegno.engine.upkeep.reconciler import Reconciler
+from dalsegno.engine.upkeep.timers import Timers
+from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_offer, task_offer, version_offer
+from dalsegno.engine.worker.directory import LiveWorkers, describe, worker_name
+from dalsegno.engine.worker.focused_broker import FocusedBroker
+from dalsegno.engine.worker.heartbeat import Heartbeat, RetiredNames
+from dalsegno.engine.worker.missing_tasks import MissingTasks, TakingUp
+from dalsegno.engine.worker.worker import Worker
+from dalsegno.errors import BadConfiguration, OperatorError, StoreLost
 from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -61,16 +56,16 @@ logger = logging.getLogger("dalsegno.engine")
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
 LOOK = 0.05
-"""Seconds between two looks whether a role can go on."""
+"""Seconds between two checks whether a role may continue."""
 OWN = ("child", "started", "task")
 """Relations of executions that an execution has started itself."""
 
 
 class Engine:
-    """Everything of one process. ``start`` runs the roles, ``stop`` ends them gracefully."""
+    """All parts of one process. ``start`` runs the roles, ``stop`` ends them gracefully."""
 
     make_heartbeat: type[Heartbeat] = Heartbeat
-    """A simulation, which has no threads, puts its own here."""
+    """Replaced by simulations, which have no threads."""
 
     def __init__(
         self,
@@ -117,8 +112,9 @@ class Engine:
         )
         tasks = self.services.get("tasks")
         self._tasks = tasks if isinstance(tasks, Tasks) else None
-        is_shared = stack.neighbours is not None
-        self._seen_tasks = SeenTasks(stack.records, stack.clock) if is_shared else None
+        self.declarations = RemoteDeclarations(stack.records, stack.clock)
+        waits = self.settings.missing_tasks == "wait"
+        missing = MissingTasks(stack.ledger.now) if waits else None
         log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
         self.scripts = ScriptSteps(
@@ -130,10 +126,18 @@ class Engine:
             Turns(self.storage, turn_limits(limits), log, self._task_options, stack.archive),
             limits,
             self._tasks,
-            Elsewhere(Colleagues(stack.ledger), self.workflows, self._seen_tasks),
+            Capabilities(
+                LiveWorkers(stack.ledger),
+                self.workflows,
+                stack.archive,
+                self.declarations,
+                missing,
+                self._task_names,
+            ),
             self.seals,
             self.settings.cancel_grace,
         )
+        self.scripts.tasks.look_for_node_type = self.scripts.elsewhere.look_for_node_type
         self.heavy = HeavySteps(
             self.steps,
             self.scripts,
@@ -144,7 +148,7 @@ class Engine:
             self._log,
         )
         self.steps.transactions = self.scripts.transactions = self.transactions
-        self.timers = Timers(stack.ledger, stack.broker, stack.breath_of_timers)
+        self.timers = Timers(stack.ledger, stack.broker, stack.timer_interval)
         self.reconciler = Reconciler(
             stack.ledger,
             stack.archive,
@@ -159,6 +163,7 @@ class Engine:
             self.endings.waiting = stack.neighbours.watch_endings
         if stack.watch is not None:
             stack.watch.hear_commits(self.endings.look_soon)
+            stack.watch.hear_commits(switch_often)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -170,7 +175,7 @@ class Engine:
             self._tasks.look_elsewhere = self.scripts.elsewhere.look_for_task
             self._tasks.workflow_share = self.settings.workflow_share
         self.outbox = Outbox(self.client)
-        self.troubles = Troubles(stack.records, stack.clock)
+        self.troubles = StuckReasons(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
         self.outage = Outage()
         self.committer.outage = self.timers.outage = self.endings.outage = self.outage
@@ -181,18 +186,18 @@ class Engine:
         self._heartbeat: Heartbeat | None = None
         self._roles: list[asyncio.Task[None]] = []
         self.loss: StoreLost | None = None
-        """Why nothing runs here any more."""
+        """The reason why this engine has stopped permanently."""
         self._told_of_loss: list[Callable[[StoreLost], None]] = []
 
     @property
-    def triggers(self) -> Triggers:
-        """What nodes of deployed graphs stand for: their schedules and webhooks."""
-        schedules = ScheduleBook(self.stack, self.client.committer, self.definitions)
-        webhooks = WebhookBook(self.stack.records, self.vault)
-        return Triggers(schedules, webhooks, self.definitions.types, self.settings.limits)
+    def tasks(self) -> Tasks | None:
+        """The tasks of this process's program."""
+        return self._tasks
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
-        """``focus``: the worker runs this one execution and leaves everything else alone."""
+        """Start the roles. With ``focus`` the worker runs only this execution."""
+        if worker:
+            self._refuse_remote_queues()
         self.vault.loop = loop = asyncio.get_running_loop()
         if self.stack.when_lost is not None:
             self.stack.when_lost(partial(_in_loop, loop, self._lose))
@@ -201,8 +206,10 @@ class Engine:
             self.observe(tracing)
         self.workflows.forget_deployed()
         await self.workflows.ensure_all(self.client)
+        await self._declare_remote_tasks()
         if focus is not None:
-            broker = FocusedBroker(self.stack.broker, self.stack.ledger, focus)
+            passed_over = await self.declarations.queues()
+            broker = FocusedBroker(self.stack.broker, self.stack.ledger, focus, passed_over)
             await self._follow_children(broker, focus)
             self._focus(broker)
         if scheduler:
@@ -218,14 +225,30 @@ class Engine:
         if scheduler and self.stack.watch is not None:
             self.stack.watch.hear_schedules(self.timers.notice, self.outbox.notice)
 
+    def _refuse_remote_queues(self) -> None:
+        """Refuse queues of remote tasks: this worker could only release the tokens it would claim from them."""
+        for task in self._tasks.remote() if self._tasks is not None else ():
+            if task.queue in self.settings.queues:
+                raise BadConfiguration(
+                    f"remote programs claim the queue '{task.queue}' (remote task '{task.name}'), so no worker of this "
+                    "application may serve it; leave it out of the worker's queues"
+                )
+
+    async def _declare_remote_tasks(self) -> None:
+        """Declare remote tasks for the other processes of the store and for error reports about missing tasks."""
+        if self._tasks is not None and (names := self._tasks.names()):
+            remote = self._tasks.remote()
+            own = set(names) - {task.name for task in remote}
+            await self.declarations.declare(remote, own)
+
     def when_lost(self, told: Callable[[StoreLost], None]) -> None:
-        """``told`` is called in the event loop once the store is gone for good: whoever owns this process ends it."""
+        """Call ``told`` in the event loop once the store is lost permanently, so that its owner ends this process."""
         self._told_of_loss.append(told)
         if self.loss is not None:
             told(self.loss)
 
     def _lose(self, error: StoreLost) -> None:
-        """Nothing is claimed, timed or delivered any more, and whoever waits for an execution is told."""
+        """Stop claiming, firing timers and delivering, and fail all waits for executions."""
         if self.loss is not None:
             return
         self.loss = error
@@ -242,7 +265,7 @@ class Engine:
         return bool(self._roles)
 
     def _share(self, neighbours: Neighbours) -> None:
-        """Timers, deliveries and repairs are shared with the other processes that do the same."""
+        """Share timers, deliveries and repairs with the other processes that run a scheduler."""
 
         def tended_here() -> None:
             self.timers.look()
@@ -254,12 +277,14 @@ class Engine:
 
         neighbours.hear_schedules(self.timers.notice, self.outbox.notice, tended_elsewhere)
         self.timers.longest_sleep = neighbours.look_every
-        # Whoever owes something says so. This look is only for what was lost on the way.
+        # Processes announce outbox entries. This poll only finds those whose announcement was lost.
         self.outbox.look_every = lambda: 2 * neighbours.look_every()
         self.reconciler.tended = tended_here
 
     async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
-        """What it has started before and still runs; what it starts from now on is followed when it does."""
+        """Follow the children that the execution has started before and that still run. Later ones are followed when
+        they start.
+        """
         where = ExecutionFilter(None, ("PENDING", "RUNNING", "PAUSED"), parent=parent, relations=OWN)
         before: str | None = None
         while page := await self.stack.archive.executions(where, before):
@@ -285,7 +310,7 @@ class Engine:
             self.scripts,
             queues=settings.queues,
             concurrency=settings.concurrency,
-            # A worker for one execution has no others to think of.
+            # A worker for a single execution has no other workflows to reserve slots for.
             workflow_share=settings.workflow_share if serves_others else 1.0,
             heavy=self.heavy,
         )
@@ -302,28 +327,47 @@ class Engine:
         )
         heartbeat.outage = self.outage
         heartbeat.start()
-        self._heartbeat = heartbeat  # only now: one whose first beat was not stored has nothing to stop
+        self._heartbeat = heartbeat  # only now: a heartbeat whose first beat failed has no thread to stop
         retired = RetiredNames(self.worker.names, self.reconciler)
         self.worker.renamed = partial(_call_all, heartbeat.soon, retired.notice)
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
         self.worker.letting_go.trouble = self.troubles.note
         self.client.worker = self.worker
-        # It takes nothing before its name is stored: when it is, the store is back.
+        # The worker claims nothing before its name is stored, which shows that the store is back.
         self._play("worker", self.worker.run, self.worker.names.may_lease)
         self._play("names", retired.run)
-        if serves_others and self._seen_tasks is not None and self._task_names():
-            self._play("program", partial(self._seen_tasks.keep_noting, self._program))
+        if self.settings.missing_tasks == "wait":
+            self._play("waiting tasks", self._taking_up().run)
+
+    def fail_missing_tasks(self) -> None:
+        """Switch to ``missing_tasks="fail"`` after the start, for a program that learns late that it is the only
+        worker.
+        """
+        self.settings = replace(self.settings, missing_tasks="fail")
+        self.scripts.elsewhere.stop_waiting()
 
     def _offers(self) -> tuple[str, ...]:
         versions = map(version_offer, list(self.workflows.versions))
-        return (*map(task_offer, self._task_names()), *versions, *map(key_offer, self.seals.key_ids))
+        nodes = map(node_offer, self.definitions.types.added())
+        tasks = map(task_offer, self._task_names())
+        return (*tasks, *nodes, *versions, *map(key_offer, self.seals.key_ids))
 
     def _task_names(self) -> Sequence[str]:
         return self._tasks.names() if self._tasks is not None else ()
 
-    def _program(self) -> Program:
-        return Program(tuple(self._task_names()), tuple(self.settings.queues))
+    def _taking_up(self) -> TakingUp:
+        broker, queues = self._broker, self.settings.queues
+
+        def is_ours(trouble: StuckReason) -> bool:
+            """Return True if this worker may take the token. A worker for one execution takes its tokens from every
+            queue.
+            """
+            if isinstance(broker, FocusedBroker):
+                return broker.follows(trouble.execution)
+            return trouble.queue in queues
+
+        return TakingUp(self.stack.records, self.committer.commit, self._offers, is_ours)
 
     def _play(
         self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool] = lambda: True
@@ -333,7 +377,7 @@ class Engine:
     async def _supervise(
         self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool]
     ) -> None:
-        """A role that breaks is started again: a store that was out of reach for a while must not end it."""
+        """Run a role and restart it after an error: a temporary outage of the store must not end it."""
         pause = FIRST_PAUSE
         while True:
             began = self.stack.clock.now()
@@ -356,8 +400,9 @@ class Engine:
             self.outage.answered(name)
 
     async def stop(self) -> None:
-        """Stops claiming, finishes or hands back what runs, then closes the stack. Where the store is lost, what runs
-        is interrupted: its result cannot be stored, and its execution may exist no more."""
+        """Stop claiming, finish or release running steps, then close the stack. If the store is lost, running steps
+        are interrupted: their results cannot be stored, and their executions may no longer exist.
+        """
         if self.worker is not None:
             await self.worker.stop(self.settings.grace if self.loss is None else 0.0)
         for role in self._roles:
@@ -373,7 +418,7 @@ class Engine:
             self._heartbeat.stop()
         await self._leave()
         if self._tasks is not None:
-            self._tasks.look_elsewhere = None  # they outlive this engine
+            self._tasks.look_elsewhere = None  # the tasks outlive this engine
         for service in self.services.values():
             close = getattr(service, "close", None)
             if close is not None:
@@ -383,14 +428,16 @@ class Engine:
         await self.stack.close()
 
     async def _leave(self) -> None:
-        """Whatever a claim in flight still leased to this process is taken back at once, by name, for others."""
+        """Expire, by name, the leases that a claim in flight still took for this process, and offer their tokens to
+        others.
+        """
         if self.worker is not None:
             with contextlib.suppress(OperatorError):
                 ready = await self.stack.ledger.expire(tuple(self.worker.names()))
                 await self.stack.broker.offer(ready)
 
     def observe(self, observer: Observer) -> None:
-        """From now on it is told what this process does."""
+        """Register an observer of everything this process does."""
         self.observer = observer if self.observer is None else Both(self.observer, observer)
         self.committer.observer = self.observer
         if self.worker is not None:
@@ -426,13 +473,13 @@ class Engine:
 
 
 def heavy_limits(settings: EngineSettings) -> HeavyLimits:
-    """Heavy steps that wait take up a quarter of the slots at most."""
+    """Return the limits of heavy steps. Waiting heavy steps take at most a quarter of the slots."""
     in_line = max(settings.concurrency // 4, 1)
     return HeavyLimits(settings.heavy_processes, settings.heavy_memory, settings.heavy_seconds, in_line)
 
 
 def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:
-    """What other processes may wait for."""
+    """Notify other processes of the events of a commit they may wait for."""
     if applied.next_due is not None:
         neighbours.tell_due(applied.next_due)
     if applied.owes:
@@ -452,7 +499,7 @@ def _call_all(*calls: Callable[[], None]) -> None:
 
 
 def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> None:
-    """Interrupts the tasks that a commit has dropped, alone or with their execution."""
+    """Interrupt the runs of tokens that a commit has dropped, alone or with their execution."""
     handed_over = False
     for effect in transition.effects:
         if type(effect) is DropTokens:
@@ -463,4 +510,5 @@ def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> No
         last = worker.running.get(transition.token) if transition.token is not None else None
         if last is None or last.execution_kind != "graph":
             worker.cancel_runs(transition.execution)
-        # Else a step here ended a graph, which seldom has another that runs: the worker's next look finds it.
+        # Otherwise a step here ended a graph. Such a graph seldom has another running step; the worker's next check
+        # finds it.

@@ -1,8 +1,10 @@
-"""OpenTelemetry traces that follow an execution across workers and processes, without storing anything.
+"""OpenTelemetry traces that follow an execution across workers and processes, and the observer interface of the
+engine. Nothing is stored for them.
 
-The trace of an execution is its id; every step of it, wherever it runs, is a span in that trace, below a span whose id
-is derived from the execution's. Nothing of OpenTelemetry is imported unless the program itself has: where nobody has
-set a tracer provider there is no observer, and tracing costs nothing.
+- The trace id of an execution is its id. Each step is a span in that trace, wherever it runs, below a span whose id
+  is derived from the execution's id.
+- OpenTelemetry is not imported unless the program has imported it. Without a tracer provider there is no observer,
+  and tracing costs a comparison with None.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -27,18 +29,18 @@ from dalsegno.ports.archive import Archive
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, SpanContext
 
-    from dalsegno.engine.remote_sessions import Held
+    from dalsegno.engine.remote.sessions import Held
 
 TRACEPARENT = "traceparent"
-"""The tag that holds the trace context which came with a start."""
+"""Tag with the trace context that a start carried."""
 NAME = "dalsegno"
 
 _wanted: ContextVar[tuple[int, int] | None] = ContextVar("dalsegno_span", default=None)
-"""Trace and span id of the span that is made next."""
+"""Trace and span id of the next span."""
 
 
 def trace_id(execution: str) -> int:
-    """Ids of executions are 128 bits, as those of traces."""
+    """Return the trace id of an execution. Both kinds of ids have 128 bits."""
     return int(execution, 16) if _is_hex(execution) else _hash(execution, 16)
 
 
@@ -47,12 +49,12 @@ def span_id(name: str) -> int:
 
 
 def run_span_id(lease: Lease) -> int:
-    """Of one attempt to run a token."""
+    """Return the id of the span of one attempt to run a token."""
     return span_id(f"{lease.token}/{lease.fence}")
 
 
 def traceparent_of(lease: Lease) -> str:
-    """Under which whoever runs it elsewhere makes its spans."""
+    """Return the parent of the spans that a remote run creates."""
     return f"00-{trace_id(lease.execution):032x}-{run_span_id(lease):016x}-01"
 
 
@@ -65,8 +67,9 @@ def _hash(name: str, size: int) -> int:
 
 
 class ExecutionIds:
-    """Give it to the SDK as ``TracerProvider(id_generator=ExecutionIds())``: then the span of an execution itself, and
-    those of tasks that run remotely, have the ids under which the others hang. Without it they are siblings of them."""
+    """Id generator for the SDK: ``TracerProvider(id_generator=ExecutionIds())``. With it, the spans of executions and
+    of remote tasks have the ids that other spans name as their parent. Without it they are siblings of those spans.
+    """
 
     def generate_span_id(self) -> int:
         wanted = _wanted.get()
@@ -81,7 +84,7 @@ class ExecutionIds:
 
 
 def tracing_if_set(archive: Archive) -> Tracing | None:
-    """None where this program has set no tracer provider."""
+    """Return the tracing observer; None if the program has set no tracer provider."""
     if "opentelemetry.trace" not in sys.modules:
         return None
     from opentelemetry import trace  # noqa: PLC0415 - only where it is used
@@ -93,7 +96,7 @@ def tracing_if_set(archive: Archive) -> Tracing | None:
 
 
 class Tracing:
-    """An observer of the engine that makes spans of what it is told."""
+    """An observer of the engine that creates spans."""
 
     def __init__(self, archive: Archive) -> None:
         from opentelemetry import context, trace  # noqa: PLC0415 - only where it is used
@@ -131,10 +134,10 @@ class Tracing:
             task.add_done_callback(self._looking.discard)
 
     def committed(self, transitions: int, seconds: float) -> None:
-        """Commits are of many executions at once: metrics tell of them."""
+        """Do nothing: a commit concerns many executions at once and is reported by metrics."""
 
     def remote(self, held: Held, failure: Failure | None, now: float) -> None:
-        """From the moment it was handed out to its answer."""
+        """Create the span of a remote task, from its hand-out to its answer."""
         lease = held.lease
         about = {**_about(lease), "dalsegno.worker": held.owner, "dalsegno.task": held.question.task}
         wanted = (trace_id(lease.execution), run_span_id(lease))
@@ -146,7 +149,7 @@ class Tracing:
     # -- executions -------------------------------------------------------------------------------------------
 
     async def _ended(self, execution: str) -> None:
-        """Its span is made when it is over: any process may see that."""
+        """Create the span of an execution after its end, which any process may observe."""
         try:
             view = await self._archive.execution(execution)
         except OperatorError:
@@ -171,7 +174,7 @@ class Tracing:
         return isinstance(getattr(self._trace.get_tracer_provider(), "id_generator", None), ExecutionIds)
 
     def _links(self, view: ExecutionView) -> list[Link]:
-        """To the execution it comes from, and to the caller's own trace."""
+        """Return links to the parent execution and to the caller's own trace."""
         links = []
         if view.parent is not None:
             links.append(self._trace.Link(self._root(view.parent)))
@@ -215,7 +218,7 @@ class Tracing:
 
 
 def read_traceparent(header: str | None) -> tuple[int, int] | None:
-    """Trace and span of a W3C ``traceparent``; None where it is none."""
+    """Return trace and span id of a W3C ``traceparent``; None if it is invalid."""
     parts = (header or "").split("-")
     if len(parts) < 4 or [len(part) for part in parts[:4]] != [2, 32, 16, 2] or parts[0] == "ff":
         return None
@@ -241,7 +244,7 @@ def _about(lease: Lease) -> dict[str, Any]:
 
 
 def _message(data: bytes | None) -> str:
-    """Of a failure's record."""
+    """Return the message in the record of a failure."""
     found = msgspec.json.decode(data) if data else {}
     error = found.get("error", found) if isinstance(found, dict) else {}
     return str(error.get("message", "")) if isinstance(error, dict) else ""
@@ -249,3 +252,52 @@ def _message(data: bytes | None) -> str:
 
 def _nanoseconds(moment: float) -> int:
     return int(moment * 1e9)
+
+
+class Observer(Protocol):
+    """A receiver of an engine's events, for metrics and traces. Its methods run on the engine's loop in the middle of
+    its work, so they must return quickly.
+    """
+
+    def began(self, lease: Lease) -> None:
+        """Note that a local worker starts a step, in this asyncio task."""
+
+    def stepped(self, lease: Lease, seconds: float) -> None:
+        """Note that the worker has committed the step, or given it up."""
+
+    def committed(self, transitions: int, seconds: float) -> None:
+        """Note that a batch was committed."""
+
+    def applied(self, transition: Transition, applied: Applied) -> None:
+        """Note that a transition of this process was applied."""
+
+    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+        """Note that the answer of a remote worker was committed."""
+
+
+class Both:
+    """Two observers combined into one."""
+
+    def __init__(self, first: Observer, second: Observer) -> None:
+        self.first = first
+        self.second = second
+
+    def began(self, lease: Lease) -> None:
+        self.first.began(lease)
+        self.second.began(lease)
+
+    def stepped(self, lease: Lease, seconds: float) -> None:
+        self.second.stepped(lease, seconds)
+        self.first.stepped(lease, seconds)
+
+    def committed(self, transitions: int, seconds: float) -> None:
+        self.first.committed(transitions, seconds)
+        self.second.committed(transitions, seconds)
+
+    def applied(self, transition: Transition, applied: Applied) -> None:
+        self.first.applied(transition, applied)
+        self.second.applied(transition, applied)
+
+    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+        self.first.remote(held, failure, now)
+        self.second.remote(held, failure, now)

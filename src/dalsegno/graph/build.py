@@ -1,4 +1,4 @@
-"""From a document to a plan: the stages in their order, and the one public entry `load_graph`."""
+"""Compilation of a document to a plan: the stages in their order, and the public entry point `load_graph`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from dalsegno.errors import Finding, InvalidDefinition
-from dalsegno.graph.canonical import canonical_form
 from dalsegno.graph.catalog import Catalog
-from dalsegno.graph.document import DEFAULT_DOCUMENT_LIMITS, DocumentLimits, read_document
-from dalsegno.graph.draft import Draft, DraftNode
-from dalsegno.graph.findings import Report
-from dalsegno.graph.header import Header, read_header
-from dalsegno.graph.normalise import normalise
-from dalsegno.graph.parameters import ParameterCompiler, root_names, unique_names
+from dalsegno.graph.checks.node_types import resolve_types
+from dalsegno.graph.checks.parameters import ParameterCompiler, root_names, unique_names
+from dalsegno.graph.checks.references import check_references
+from dalsegno.graph.checks.scopes import assign_scopes
+from dalsegno.graph.checks.settings import read_settings
+from dalsegno.graph.checks.topology import check_ends, entries_of, sort_topologically
+from dalsegno.graph.checks.wiring import connect
+from dalsegno.graph.documents.canonical import canonical_form
+from dalsegno.graph.documents.document import DEFAULT_DOCUMENT_LIMITS, DocumentLimits, read_document
+from dalsegno.graph.documents.draft import Draft, DraftNode
+from dalsegno.graph.documents.findings import Report
+from dalsegno.graph.documents.header import Header, read_header
+from dalsegno.graph.documents.normalise import normalise
 from dalsegno.graph.plan import Edge, Node, Plan
-from dalsegno.graph.references import check_references
-from dalsegno.graph.runs import analyse_runs
-from dalsegno.graph.scopes import assign_scopes
-from dalsegno.graph.settings import read_settings
-from dalsegno.graph.topology import check_ends, entries_of, sort_topologically
-from dalsegno.graph.types import resolve_types
-from dalsegno.graph.wiring import connect
+from dalsegno.graph.run_counts import analyse_runs
+from dalsegno.lang.runtime.limits import Meter
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,20 @@ def load_graph(
     default_name: str | None = None,
     limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS,
     stored: bool = False,
+    meter: Meter | None = None,
 ) -> Compiled:
-    """Read, check and compile; `InvalidDefinition` carries everything that is wrong. ``stored``: its schemas were
-    checked by the rules of their time."""
-    report = Report(stored=stored)
+    """Read, check and compile a document; raise `InvalidDefinition` with all findings.
+
+    ``stored``: the document comes from the store and its JSON Schemas are not checked again, because the rules may
+    have become stricter since. A light ``meter`` raises Heavy before it compiles an expensive pattern.
+    """
+    report = Report(stored=stored, meter=meter)
     draft = normalise(read_document(source, limits), default_name, report)
     return compile_graph(draft, catalog, report)
 
 
 def compile_graph(draft: Draft, catalog: Catalog, report: Report) -> Compiled:
-    """Every check runs as far as the earlier ones allow, so that all problems are reported together."""
+    """Run every check whose prerequisites hold, so that all problems are reported together."""
     resolve_types(draft, catalog, report)
     read_settings(draft, report)
     connect(draft, report)
@@ -109,7 +114,7 @@ def _members(draft: Draft) -> dict[str, tuple[str, ...]]:
 
 
 def _limit_key(node: DraftNode, workflow: str) -> str | None:
-    """A node that names no key has one of its own, whatever the version."""
+    """Return the node's limit key. A node without a key gets one of its own, shared by all versions of the workflow."""
     if node.concurrency is None:
         return None
     return node.concurrency.key or f"{workflow}/{node.id}"
@@ -149,7 +154,7 @@ def _node(draft: DraftNode, edges: Mapping[str, Edge], workflow: str) -> Node:
 
 
 def _despite(draft: DraftNode, edges: Mapping[str, Edge]) -> tuple[Edge, ...]:
-    """Where a failed run goes on when its failure is ignored."""
+    """Return the edges taken when a failure is ignored."""
     if draft.control == "conditional":
         names = [draft.parameters.get("false_edge_id")]
     elif draft.control == "switch":
@@ -160,7 +165,7 @@ def _despite(draft: DraftNode, edges: Mapping[str, Edge]) -> tuple[Edge, ...]:
 
 
 def _fallback(routes: Any, rules: Any) -> list[Any]:
-    """The route behind those of the rules, if there is one."""
+    """Return the fallback route, which follows the routes of the rules, if there is one."""
     if not isinstance(routes, list) or not isinstance(rules, list):
         return []
     return routes[len(rules) : len(rules) + 1]

@@ -1,4 +1,4 @@
-"""What a graph must know of node types, without knowing the node library: the library fills a catalog."""
+"""The catalog of node types as graphs see it. The node library fills it; this package does not import the library."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 ControlKind = Literal["plain", "conditional", "switch", "split", "aggregator", "merge", "wait", "trigger"]
-"""How the kernel treats a node. Everything but the named kinds runs and goes along all its success edges."""
+"""How the kernel treats a node. Every kind without special treatment runs and takes all its success edges."""
 
 ParameterKind = Literal["template", "condition", "expression", "raw"]
-"""template: rendered before the node runs · condition: compiled in condition mode, evaluated by the node ·
-expression: compiled strictly, evaluated by the node (per item) · raw: handed over untouched."""
+"""How a parameter is compiled.
+
+* template: rendered before the node runs.
+* condition: compiled in condition mode, evaluated by the node.
+* expression: compiled strictly, evaluated by the node (per item).
+* raw: passed to the node unchanged.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterProblem:
-    """A parameter that does not fit: ``path`` leads to it inside the parameters object."""
+    """An invalid parameter; ``path`` is its place within the parameters object."""
 
     path: tuple[str | int, ...]
     message: str
@@ -26,25 +31,27 @@ class ParameterProblem:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """One node type as documents see it."""
+    """The properties of a node type that documents depend on."""
 
     type: str
     control: ControlKind = "plain"
     aliases: tuple[str, ...] = ()
     kinds: Mapping[str, ParameterKind] = field(default_factory=dict)
-    """Parameters that are not plain templates."""
+    """Kinds of the parameters that are not plain templates."""
     check: Callable[[Mapping[str, Any]], Sequence[ParameterProblem]] = lambda parameters: ()
-    """Checks constant parameters; values that hold templates are judged when the node runs."""
+    """Checks constant parameters. Values that contain templates are checked when the node runs."""
+    schemas: frozenset[str] = frozenset()
+    """Parameters that are JSON Schemas. They are checked when a definition is deployed, not when it is loaded."""
     parameter_schema: Mapping[str, Any] = field(default_factory=dict)
     local_names: frozenset[str] = frozenset()
-    """Extra names (``item``, ``index``) that this type's expressions may use."""
+    """Additional names (``item``, ``index``) that expressions of this type may use."""
     children: bool = False
-    """Whether its nodes may wait for executions of their own, which then end with the branch that waits."""
+    """True if its nodes may wait for child executions. These end with the branch that waits."""
 
 
 class Catalog(Protocol):
     def find(self, type_name: str) -> NodeSpec | None:
-        """By type or alias."""
+        """Return the spec of a type or alias."""
 
     def types(self) -> Sequence[str]:
-        """All canonical type names, for suggestions and the published schema."""
+        """Return all canonical type names, for suggestions and the published schema."""

@@ -1,12 +1,15 @@
-"""The compiled plan: everything the core asks of a graph, answered ahead of time.
+"""The compiled plan of a graph, with everything the core asks of it computed ahead of time.
 
-A plan is immutable and knows nothing of executions. Costly closures (what dies with an edge) are computed on first
-use and remembered, so that a 10,000-node graph compiles quickly; for the same reason what exists per node is a Struct
-that the garbage collector need not look at: nothing in it leads back to it.
+* A plan is immutable and independent of executions.
+* Costly closures (dead runs of edges) are computed on first use and cached, so that a 10,000-node graph compiles
+  quickly.
+* For the same reason the objects per node are Structs that the garbage collector does not track. They contain no
+  reference cycles.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,11 +17,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from dalsegno.graph.catalog import ControlKind
-from dalsegno.graph.closure import dead_run, reach, region
 from dalsegno.graph.templates import Template
 from dalsegno.lang import Expression
+from dalsegno.model.failure import NO_RETRY, RetryPolicy
 from dalsegno.model.limits import Allowance
-from dalsegno.model.retry import NO_RETRY, RetryPolicy
 
 JoinMode = Literal["each", "all", "any"]
 ErrorStrategy = Literal["halt", "ignore", "branch"]
@@ -30,14 +32,17 @@ class Edge(Struct, frozen=True, gc=False):
     dst: str
     is_error: bool = False
     position: int = 0
-    """Among the out-edges of its source, in document order."""
+    """Position among the out-edges of its source, in document order."""
     slot: int = 0
-    """Among the in-edges of its target, in document order: its slot in the target's barrier."""
+    """Position among the in-edges of its target, in document order: its slot in the target's barrier."""
 
 
 class Parameters(Struct, frozen=True, eq=False, gc=False):
-    """Compiled parameters: ``template`` renders all templated ones to an object, ``expressions`` are evaluated by
-    the node itself, ``roots`` is every root either of them mentions."""
+    """Compiled parameters.
+
+    ``template`` renders all templated ones to an object, ``expressions`` are evaluated by the node itself, ``roots``
+    is every root that either of them mentions.
+    """
 
     template: Template
     expressions: Mapping[str, Expression] = {}
@@ -57,46 +62,54 @@ class Node(Struct, frozen=True, eq=False, gc=False):
     error_edges: tuple[Edge, ...] = ()
     strategy: ErrorStrategy = "halt"
     despite: tuple[Edge, ...] = ()
-    """Edges taken when it fails and its strategy is ``ignore``: a conditional's false edge, a switch's fallback,
-    all success edges of anything else."""
+    """Edges taken when the node fails and its strategy is ``ignore``: a conditional's false edge, a switch's
+    fallback, all success edges of any other type.
+    """
     retry: RetryPolicy = NO_RETRY
     timeout: float | None = None
     queue: str = "default"
     limit_key: str | None = None
     allows: Allowance | None = None
-    """The key whose limit its tokens are subject to, and what the document allows."""
+    """The key whose limit applies to its tokens, and the limit that the document sets."""
     credential: str | None = None
-    """The name of a credential; its values are known only where the node runs."""
+    """The name of a credential. Its values are known only to the worker that runs the node."""
     split: str | None = None
     """The split whose items this node runs in; None at the root."""
     depth: int = 0
     gate: bool = False
-    """May run several times in its scope and has a barrier downstream: its edges close only with its gate."""
+    """True if the node may run several times in its scope and has a barrier downstream.
+
+    Its edges close only with its gate.
+    """
     multiple: bool = False
-    """May run several times in its scope (with or without a barrier downstream)."""
+    """True if the node may run several times in its scope, with or without a barrier downstream."""
     forks: bool = False
-    """May send more than one token at once; its tokens' paths grow by an edge position."""
+    """True if the node may send several tokens at once. The paths of its tokens are extended by an edge position."""
     solitary: bool = False
-    """At most one token can be live in its scope whenever it runs, so it may finish the scope itself."""
+    """True if at most one token is live in the scope whenever the node runs, so that it may finish the scope itself."""
     aggregator: str | None = None
-    """Of a split: the aggregator that collects its items, if any."""
+    """Split: the aggregator that collects its items, if any."""
     collects: str | None = None
-    """Of an aggregator: its split."""
+    """Aggregator: its split."""
     merge_timeout: float | None = None
-    """Of a merge or aggregator: seconds until its barrier gives up."""
+    """Merge or aggregator: seconds until its barrier times out."""
     losers: tuple[str, ...] = ()
-    """Of an ``any`` merge with ``losers: cancel``: the nodes whose tokens are dropped when it is won."""
+    """``any`` merge with ``losers: cancel``: the nodes whose tokens are dropped when the first token arrives."""
 
     @property
     def barrier(self) -> bool:
-        """Whether tokens meet here, one slot per in-edge."""
+        """Return True if tokens wait for each other here, with one slot per in-edge."""
         return self.join != "each" and len(self.in_edges) > 0 and self.control != "aggregator"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadRun:
-    """What closes with an edge that carries nothing: nodes that are skipped, and the edges at which propagation
-    stops because their target is a barrier (slot resolves ``skipped``) or a gate (one open in-edge less)."""
+    """The effect of an edge that carries no token.
+
+    * ``skipped``: nodes that are skipped.
+    * ``stops``: edges at which propagation stops, because their target is a barrier (the slot becomes ``skipped``) or
+      a gate (one open in-edge less).
+    """
 
     skipped: tuple[str, ...]
     stops: tuple[Edge, ...]
@@ -104,7 +117,7 @@ class DeadRun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorkflowLimit:
-    """How many executions run at once. ``key`` is an expression over the start payload, ``name`` a fixed key."""
+    """The limit of concurrent executions. ``key`` is an expression over the start payload, ``name`` a fixed key."""
 
     allows: Allowance
     name: str
@@ -118,8 +131,9 @@ class Plan:
     nodes: Mapping[str, Node]
     edges: Mapping[str, Edge]
     entries: tuple[str, ...]
-    """Nodes the execution starts at, in document order: the successors of all triggers, or all nodes without
-    inputs. A barrier node among a trigger's successors is entered through ``entry_edges``."""
+    """Nodes at which the execution starts, in document order: the successors of all triggers, or all nodes without
+    inputs. A barrier node among a trigger's successors is entered through ``entry_edges``.
+    """
     entry_edges: tuple[Edge, ...] = ()
     """The triggers' out-edges (empty without a trigger)."""
     triggers: tuple[str, ...] = ()
@@ -136,17 +150,17 @@ class Plan:
     limit: WorkflowLimit | None = None
     description: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Node name → id, for names that are unique and no id."""
+    """Node name → id, for names that are unique and are not ids."""
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Split → the nodes of its items' scope (not of scopes nested in it), in topological order."""
+    """Split → the nodes of its items' scope (not of nested scopes), in topological order."""
     ancestors_cache: dict[str, frozenset[str]] = field(default_factory=dict)
     children: frozenset[str] = frozenset()
-    """Nodes that may wait for executions of their own."""
+    """Nodes that may wait for child executions."""
 
     def dead_run(self, edge: Edge) -> DeadRun:
-        """What closes with ``edge`` when it will carry nothing more and has carried nothing.
+        """Return the dead run of ``edge``: what closes when it has carried no token and will carry none.
 
-        The success edges of a split close together: the whole region belongs to the run of the first of them.
+        The success edges of a split close together. The dead run of the first one contains the whole region.
         """
         known = self.dead_runs.get(edge.id)
         if known is None:
@@ -154,19 +168,82 @@ class Plan:
         return known
 
     def region(self, node: str) -> tuple[str, ...]:
-        """Of a split: all nodes inside its items, however deep, and its aggregator. Of any other node: nothing."""
+        """Return all nodes inside a split's items, at any depth, and its aggregator; nothing for another node."""
         return region(self, node)
 
     def descendants(self, node: str) -> frozenset[str]:
-        """Every node that some path leads to from ``node``, without itself."""
+        """Return every node reachable from ``node``, without itself."""
         known = self.descendants_cache.get(node)
         if known is None:
             known = self.descendants_cache[node] = reach(self, node, forward=True)
         return known
 
     def ancestors(self, node: str) -> frozenset[str]:
-        """Every node from which some path leads to ``node``, without itself."""
+        """Return every node that reaches ``node``, without itself."""
         known = self.ancestors_cache.get(node)
         if known is None:
             known = self.ancestors_cache[node] = reach(self, node, forward=False)
         return known
+
+
+def dead_run(plan: Plan, edge: Edge) -> tuple[tuple[str, ...], tuple[Edge, ...]]:
+    """Return the skipped nodes, and the edges at which a barrier or gate must be notified.
+
+    * A node with one input is skipped with it, unless it is a barrier.
+    * A split is skipped with its region and aggregator.
+    * An ``each`` node with several inputs and no barrier downstream is left alone: it runs if a token arrives.
+    """
+    skipped: list[str] = []
+    stops: list[Edge] = []
+    closing = deque([edge])
+    while closing:
+        dead = closing.popleft()
+        source, target = plan.nodes[dead.src], plan.nodes[dead.dst]
+        if source.control == "split" and not dead.is_error:
+            if dead.id == source.success_edges[0].id:
+                closing.extend(_skip_region(plan, source, skipped))
+        elif target.control == "aggregator":
+            continue
+        elif target.barrier or (target.gate and len(target.in_edges) > 1):
+            stops.append(dead)
+        elif len(target.in_edges) == 1:
+            skipped.append(target.id)
+            closing.extend(target.success_edges)
+            closing.extend(target.error_edges)
+    return tuple(skipped), tuple(stops)
+
+
+def _skip_region(plan: Plan, split: Node, skipped: list[str]) -> tuple[Edge, ...]:
+    """Skip every scope below ``split`` and its aggregator; return the aggregator's out-edges."""
+    skipped.extend(region(plan, split.id))
+    if split.aggregator is None:
+        return ()
+    aggregator = plan.nodes[split.aggregator]
+    return (*aggregator.success_edges, *aggregator.error_edges)
+
+
+def region(plan: Plan, split: str) -> tuple[str, ...]:
+    """Return the nodes of all scopes below a split, and its aggregator."""
+    inside: list[str] = []
+    around = deque([split])
+    while around:
+        for member in plan.members.get(around.popleft(), ()):
+            inside.append(member)
+            if plan.nodes[member].control == "split":
+                around.append(member)
+    aggregator = plan.nodes[split].aggregator
+    return (*inside, aggregator) if aggregator is not None else tuple(inside)
+
+
+def reach(plan: Plan, start: str, *, forward: bool) -> frozenset[str]:
+    found: set[str] = set()
+    stack = [start]
+    while stack:
+        node = plan.nodes[stack.pop()]
+        edges = (*node.success_edges, *node.error_edges) if forward else node.in_edges
+        for edge in edges:
+            following = edge.dst if forward else edge.src
+            if following not in found:
+                found.add(following)
+                stack.append(following)
+    return frozenset(found)

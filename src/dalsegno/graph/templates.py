@@ -1,7 +1,7 @@
-"""Parameters with expressions in them, compiled once per definition and rendered once per step.
+"""Parameters with expressions, compiled once per definition and rendered once per step.
 
-A template is any JSON value; its strings may hold expressions. Parts without any are shared by every rendering, never
-copied, so a rendering must not be changed in place by whoever receives it.
+A template is any JSON value whose strings may contain expressions. Parts without expressions are shared by all
+renderings, never copied, so a rendering must not be modified in place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dalsegno.lang.errors import line_and_column
 
 
 class TemplateErrors(UsageError):
-    """Every string of a value that does not compile, each with its JSON pointer."""
+    """The strings of a value that do not compile, each with its JSON pointer."""
 
     code = "DS-181"
 
@@ -39,7 +39,7 @@ class TemplateErrors(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class TemplateReference:
-    """A root that a template mentions: in which string, and where in it."""
+    """A root that a template mentions, with its string and the place within it."""
 
     pointer: str
     root: str
@@ -49,7 +49,7 @@ class TemplateReference:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """A string that holds expressions."""
+    """A string that contains expressions."""
 
     expression: Expression
     pointer: str
@@ -57,7 +57,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _List:
-    """A list some of whose items must be rendered."""
+    """A list with items that must be rendered."""
 
     items: list[Any]
     changing: tuple[tuple[int, _Part], ...]
@@ -65,7 +65,7 @@ class _List:
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """An object some of whose values must be rendered."""
+    """An object with values that must be rendered."""
 
     fields: dict[str, Any]
     changing: tuple[tuple[str, _Part], ...]
@@ -76,7 +76,7 @@ _Part: TypeAlias = _Text | _List | _Object
 
 @dataclass(frozen=True, slots=True)
 class _Rendering:
-    """What one rendering is given; walks the parts."""
+    """The inputs of one rendering; walks the parts."""
 
     lookup: Lookup
     now: float
@@ -120,7 +120,7 @@ class Template:
 
     def __init__(self, value: Any, part: _Part | None, texts: tuple[_Text, ...]) -> None:
         self.value = value
-        """The value as written, with ``$$`` already read as ``$``."""
+        """The value as written, with ``$$`` already replaced by ``$``."""
         self.constant = part is None
         self.roots: frozenset[str] = frozenset().union(*(text.expression.roots for text in texts))
         self._part = part
@@ -128,7 +128,7 @@ class Template:
 
     @property
     def references(self) -> tuple[TemplateReference, ...]:
-        """Every mention of a root, with its place."""
+        """Return every mention of a root, with its place."""
         return tuple(
             TemplateReference(
                 text.pointer, reference.root, *line_and_column(text.expression.source, reference.offset)
@@ -147,9 +147,10 @@ class Template:
         entropy: Entropy = os.urandom,
         meter: Meter | None = None,
     ) -> Any:
-        """The value with its expressions evaluated. `ExpressionFailed` carries the ``pointer`` of the string.
+        """Return the value with its expressions evaluated; raise `ExpressionFailed` with the ``pointer`` of the
+        string.
 
-        ``limits`` bound each expression alone; a ``meter`` bounds them together, and what else shares it.
+        ``limits`` apply to each expression separately. A ``meter`` limits their total, together with its other users.
         """
         if self._part is None:
             return self.value
@@ -166,7 +167,7 @@ class _Compiler:
         self.errors: list[tuple[str, ExpressionError]] = []
 
     def compile(self, value: Any, pointer: str, depth: int) -> tuple[Any, _Part | None]:
-        """The value to share, and the part to render if there are expressions in it."""
+        """Return the value to share, and the part to render if it contains expressions."""
         if isinstance(value, str):
             return self.text(value, pointer)
         if not isinstance(value, (list, dict)) or not value:
@@ -214,7 +215,7 @@ def _below(pointer: str, key: Any) -> str:
 
 
 def compile_template(value: Any, names: RootNames, pointer: str, *, condition: bool = False) -> Template:
-    """Compile a parameter value that stands at ``pointer``; raises `TemplateErrors` with all of them.
+    """Compile a parameter value at ``pointer``; raise `TemplateErrors` with all errors.
 
     With ``condition`` a missing path is null, as in the operands of comparisons.
     """

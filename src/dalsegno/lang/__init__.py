@@ -1,8 +1,16 @@
 """Expressions and scripts: public names only."""
 
-from dalsegno.lang.compiler import Reference
-from dalsegno.lang.conditions import COMPARISON_OPERATORS, compare, compile_condition
-from dalsegno.lang.effects import (
+from dalsegno.lang.errors import ExpressionError, ExpressionFailed, FlowSyntaxError, SnapshotError
+from dalsegno.lang.expressions.compiler import Reference
+from dalsegno.lang.expressions.conditions import COMPARISON_OPERATORS, compare, compile_condition
+from dalsegno.lang.expressions.expression import Entropy, Expression, Lookup, compile_expression
+from dalsegno.lang.expressions.interpolation import compile_string
+from dalsegno.lang.expressions.names import SPECIAL_ROOTS, RootNames
+from dalsegno.lang.flow.program import FlowProgram, compile  # noqa: A004  # the name users look for
+from dalsegno.lang.flow.runtime.machine import Machine
+from dalsegno.lang.flow.syntax.findings import Finding
+from dalsegno.lang.flow.syntax.validation import validate
+from dalsegno.lang.runtime.effects import (
     Awaitable,
     AwaitSignal,
     Cancel,
@@ -17,22 +25,12 @@ from dalsegno.lang.effects import (
     StartWorkflow,
     WaitingSignal,
 )
-from dalsegno.lang.errors import ExpressionError, ExpressionFailed, FlowSyntaxError
-from dalsegno.lang.expression import Entropy, Expression, Lookup, compile_expression
-from dalsegno.lang.flow.machine import Machine
-from dalsegno.lang.flow.program import FlowProgram, compile  # noqa: A004  # the name users look for
-from dalsegno.lang.interpolation import compile_string
-from dalsegno.lang.limits import DEFAULT_LIMITS, MAX_NESTING, Limits, Meter
-from dalsegno.lang.names import RESERVED_IDS, SPECIAL_ROOTS, RootNames
-from dalsegno.lang.script.findings import Finding
-from dalsegno.lang.script.validation import validate
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, MAX_NESTING, Limits, Meter
 
 __all__ = [
     "COMPARISON_OPERATORS",
     "DEFAULT_LIMITS",
     "MAX_NESTING",
-    "RESERVED_IDS",
     "SPECIAL_ROOTS",
     "AwaitSignal",
     "Awaitable",

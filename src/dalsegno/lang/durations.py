@@ -6,7 +6,7 @@ import math
 import re
 
 MAX_SECONDS = 100 * 366 * 86_400.0
-"""A century: whatever is longer is a mistake, and would leave the range of dates."""
+"""A century: anything longer is a mistake, and would exceed the range of dates."""
 
 _SECONDS = {
     "ms": 0.001,
@@ -29,11 +29,11 @@ _HINT = "write seconds as a number, or text such as '30s', '500ms', '1h30m' or '
 
 
 class BadDuration(ValueError):
-    """The message is a half sentence that says what is wrong and what to write instead."""
+    """An invalid duration. The message is a half sentence that says what is wrong and what to write instead."""
 
 
 def parse_duration(value: object) -> float:
-    """Seconds; raises `BadDuration`."""
+    """Return seconds; raise `BadDuration`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise BadDuration(f"is not a duration; {_HINT}")
     seconds = _parse_text(value) if isinstance(value, str) else value
@@ -45,7 +45,7 @@ def parse_duration(value: object) -> float:
 
 
 def _parse_text(text: str) -> float:
-    """One or more numbers with units; a lone number without a unit is seconds."""
+    """Parse one or more numbers with units; a lone number without a unit is seconds."""
     lowered, position, total = text.strip().lower(), 0, 0.0
     if len(lowered) > 100:
         raise BadDuration(f"is not a duration; {_HINT}")

@@ -1,8 +1,8 @@
-"""YAML text to data: built from parser events, without tags, without recursion, with a price on aliases.
+"""YAML text to data: built from parser events, without tags, without recursion, with a limit on aliases.
 
-Scalars follow YAML 1.2's core schema, as JSON users expect: only ``true`` and ``false`` are booleans, so ``on`` stays
-a key and ``no`` stays Norway; dates stay text. An alias repeats what it names; the size of all repetitions is limited,
-and an alias inside its own anchor is refused.
+Scalars follow YAML 1.2's core schema, as JSON users expect: only ``true`` and ``false`` are booleans, so ``on`` stays a
+key and ``no`` stays Norway; dates stay text. An alias repeats the node it names; the size of all repetitions is
+limited, and an alias inside its own anchor is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SHOWN = 60
 
 
 class YamlProblem(Exception):
-    """The text cannot become data: which rule it breaks, why, and where, if that can be told (1-based)."""
+    """The text is not valid data: the violated rule, the reason, and the position if it is known (1-based)."""
 
     def __init__(self, rule: str, message: str, line: int | None = None, column: int | None = None) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class _Builder:
     result: Any = None
 
     def on_event(self, event: Any) -> None:
-        if type(event) is yaml.ScalarEvent:  # by far the most
+        if type(event) is yaml.ScalarEvent:  # the common case
             self._add(_scalar(event), 1 + len(event.value), event.anchor, event)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._open(event)
@@ -129,7 +129,7 @@ class _Builder:
 
 
 def read_yaml(text: str, max_depth: int, max_repeated: int) -> Any:
-    """Data, or `YamlProblem`. ``max_repeated`` limits, in characters, what aliases repeat."""
+    """Return the data, or raise `YamlProblem`. ``max_repeated`` limits the characters that aliases repeat."""
     builder = _Builder(max_depth, max_repeated)
     loader = None
     try:
@@ -195,7 +195,7 @@ def _mergeable(value: Any, event: Any) -> list[Any]:
 
 
 def _merge(closed: _Open) -> None:
-    """``<<: *defaults``: what the object writes itself wins, then the sources in order."""
+    """Apply ``<<: *defaults``: the object's own keys win, then the sources in order."""
     for source in closed.merged:
         for key, value in source.items():
             closed.value.setdefault(key, value)

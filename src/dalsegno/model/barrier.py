@@ -1,7 +1,8 @@
-"""Barriers and gates: where branches meet, as ids, counters and times."""
+"""Barriers and gates, where branches meet: ids, counters and times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from dalsegno.model.token import NewToken
 
 BarrierMode = Literal["all", "any"]
 BarrierState = Literal["waiting", "open", "dead", "timeout", "tripped", "cancelled"]
-"""Everything but ``waiting`` is a tombstone: nothing reopens it before the execution ends (L7)."""
+"""Every state but ``waiting`` is a tombstone: nothing reopens the barrier before the execution ends (L7)."""
 
 
 class BarrierSpec(Struct, frozen=True, gc=False):
@@ -38,8 +39,11 @@ class Milestone(Struct, frozen=True, gc=False):
 
 
 class GateSpec(Struct, frozen=True, gc=False):
-    """Bookkeeping of a node that may run several times. ``open_edges`` in-edges are open at the start; when those
-    and the live visits are both zero, ``closed`` becomes ready."""
+    """Bookkeeping of a node that may run several times.
+
+    ``open_edges`` in-edges are open at the start; when those and the live visits are both zero, ``closed`` becomes
+    ready.
+    """
 
     id: str
     scope: str
@@ -73,3 +77,16 @@ class LeftView(Struct, frozen=True, gc=False):
 
     key: str
     data: bytes
+
+
+def open_slots(resolved: Iterable[int], expected: int, most: int) -> tuple[int, ...]:
+    """Return the first numbers below ``expected`` that are not among the resolved ones, which are ordered."""
+    found: list[int] = []
+    number = 0
+    for slot in resolved:
+        found += range(number, min(slot, number + most))
+        number = slot + 1
+        if len(found) >= most:
+            return tuple(found[:most])
+    found += range(number, min(expected, number + most))
+    return tuple(found[:most])

@@ -1,4 +1,8 @@
-"""Definitions: immutable, versioned programs, and how one of their versions is named."""
+"""Definitions: immutable, versioned programs.
+
+This module owns the names of versions (``name@3``, ``name@stable``) and the rules and error messages for removing
+a definition, which are the same in every store.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +12,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dalsegno.errors import InvalidInput
+from dalsegno.errors import Conflict, InvalidInput, NotFound
 
 LATEST = "latest"
-"""Always the current version; nobody sets it."""
+"""Always the current version; reserved."""
 VERSION_SIGN = "@"
-"""Between a workflow's name and the version that is meant: names cannot contain it."""
+"""Separates a workflow's name from its version: names cannot contain it."""
 
 PART_SIGN = "/"
-"""Between a workflow and a script that is part of it."""
+"""Separates a workflow's name from a script that is part of it."""
 PART_KIND = "script"
 
 Version = int | str | None
-"""Which version of a workflow: its number, an alias (or a number as text), or None for the current one."""
+"""A version of a workflow: its number, an alias (or a number as text), or None for the current one."""
 
 LONGEST_NAME = 200
 
@@ -33,23 +37,26 @@ TriggerStatus = Literal["added", "changed", "unchanged", "removed"]
 
 
 class DeployedTrigger(Struct, frozen=True, omit_defaults=True):
-    """A schedule or webhook that a node of a deployed graph stands for."""
+    """The schedule or webhook of a trigger node in a deployed graph."""
 
     kind: Literal["schedule", "webhook"]
     name: str
     """The schedule's name, or the webhook's id."""
     status: TriggerStatus
     about: str = ""
-    """When it fires, or where deliveries go."""
+    """When it fires, or the address for deliveries."""
     node: str | None = None
-    """None where the node is gone."""
+    """None if the node has been removed."""
     secret: str | None = None
-    """With which deliveries are signed, where one was made: it is told this once."""
+    """The key that signs deliveries, if one was created: it is shown only this once."""
 
 
 class Definition(Struct, frozen=True):
-    """``source`` is the canonical form of the document or program; ``hash`` names its content, so equal programs are
-    one version."""
+    """One version of a definition.
+
+    ``source`` is the canonical form of the document or program; ``hash`` names its content, so equal programs are
+    one version.
+    """
 
     name: str
     version: int
@@ -58,11 +65,11 @@ class Definition(Struct, frozen=True):
     source: bytes
     created_at: float = 0.0
     triggers: tuple[DeployedTrigger, ...] = ()
-    """Of a deploy: what its trigger nodes have made. Stores do not know it."""
+    """Set by a deploy: what its trigger nodes have created. Not stored."""
 
 
 def name_problems(name: str) -> list[str]:
-    """What keeps a text from being the name of a workflow, in sentences; the same for all kinds."""
+    """Return why a text cannot be the name of a workflow of any kind, in sentences."""
     found = []
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         found.append(f"'name' must hold 1 to {LONGEST_NAME} printable characters, not only spaces.")
@@ -76,7 +83,7 @@ def name_problems(name: str) -> list[str]:
 
 
 def script_name_problems(name: str) -> list[str]:
-    """The same of a script, which would be taken for a part of a graph if it had the name of one."""
+    """Return why a text cannot be the name of a script: a name with ``/`` denotes a part of a graph."""
     if PART_SIGN not in name:
         return name_problems(name)
     message = f"'name' must not hold '{PART_SIGN}': it stands between a graph and a script inside it."
@@ -84,7 +91,7 @@ def script_name_problems(name: str) -> list[str]:
 
 
 def parse_target(text: str) -> tuple[str, Version]:
-    """The workflow and version that ``name``, ``name@3`` or ``name@stable`` means; raises InvalidInput."""
+    """Parse ``name``, ``name@3`` or ``name@stable`` into workflow and version; raises InvalidInput."""
     name, sign, version = text.rpartition(VERSION_SIGN)
     if not sign:
         name, version = text, ""
@@ -101,7 +108,7 @@ def format_target(name: str, version: Version) -> str:
 
 
 def read_version(version: Version) -> Version:
-    """A number where one is meant, None for the current version, else an alias; raises InvalidInput."""
+    """Return a number, an alias, or None for the current version; raises InvalidInput."""
     if version is None or version == LATEST:
         return None
     text = str(version)
@@ -114,22 +121,22 @@ def read_version(version: Version) -> Version:
 
 
 def part_name(workflow: str, node: str) -> str:
-    """The name under which a script inside a graph is stored: a definition of its own that nobody deployed."""
+    """Return the name of a script inside a graph, stored as a definition that was not deployed by itself."""
     return f"{workflow}{PART_SIGN}{node}"
 
 
 def part_hash(name: str, source: str) -> str:
-    """Content hash of such a script. The name is part of it: equal scripts of two nodes are two definitions."""
+    """Return such a script's content hash. It includes the name: equal scripts of two nodes are two definitions."""
     return sha256(f"{name}\x1f{source}".encode()).hexdigest()
 
 
 def is_part(definition: Definition) -> bool:
-    """Whether a definition belongs to another one and is not shown among those that users deployed."""
+    """Return True if a definition is part of another one and is not listed among the deployed ones."""
     return definition.kind == PART_KIND and PART_SIGN in definition.name
 
 
 def check_alias(alias: str) -> None:
-    """Raises InvalidInput for what cannot be the name of an alias."""
+    """Raise InvalidInput for an invalid alias."""
     if alias == LATEST:
         raise InvalidInput(
             f"'{LATEST}' always means the current version and cannot be set; deploy the version again to make it"
@@ -143,7 +150,40 @@ def check_alias(alias: str) -> None:
 
 
 def no_such_version(name: str, version: Version) -> str:
-    """The sentence of an error."""
+    """Return the error message for a missing version."""
     if isinstance(version, str):
         return f"workflow '{name}' has no alias '{version}'"
     return f"workflow '{name}' has no version {version}"
+
+
+class Needs(Struct, frozen=True):
+    """What still needs a definition."""
+
+    unfinished: tuple[str, ...] = ()
+    """Some of the unfinished executions."""
+    aliases: tuple[str, ...] = ()
+    current: bool = False
+    """It is the version that a start without a version uses."""
+
+
+def unknown(name: str, version: int | None) -> NotFound:
+    if version is not None:
+        return NotFound(no_such_version(name, version))
+    return NotFound(f"there is no workflow '{name}' in this store")
+
+
+def refuse_needed(name: str, version: int | None, needs: Needs) -> None:
+    """Raise a Conflict that says what needs it and what to do."""
+    what = f"'{name}'" if version is None else f"version {version} of '{name}'"
+    if needs.unfinished:
+        named = ", ".join(needs.unfinished)
+        raise Conflict(f"{what} is needed by unfinished executions ({named} …); let them end or cancel them")
+    if needs.aliases:
+        named = ", ".join(f"'{alias}'" for alias in needs.aliases)
+        raise Conflict(
+            f"{what} is what the alias {named} means; remove the alias or set it to another version"
+        )
+    if needs.current:
+        raise Conflict(
+            f"{what} is the current one; deploy another version first, or remove the workflow with all its versions"
+        )

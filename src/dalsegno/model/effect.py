@@ -1,4 +1,4 @@
-"""Effects: the closed vocabulary of what a step may do to its execution.
+"""Effects: the closed vocabulary of changes that a step may make to its execution.
 
 Stores interpret effects by ids, counters, slots and times; none of them needs to know a graph. Each effect names
 everything it touches, so that a store can fetch all rows of a batch before it decides.
@@ -16,10 +16,10 @@ from dalsegno.model.token import NewToken
 
 
 class CreateExecution(Struct, frozen=True, gc=False, tag=True):
-    """Only in a start. Applying it to an id that exists is ``AlreadyApplied``.
+    """Create an execution; only in a start. Applying it to an id that exists is ``AlreadyApplied``.
 
-    ``pending``: it is PENDING until it is begun. A script has its machine from now on nevertheless, so that signals may
-    come before it runs.
+    ``pending``: it is PENDING until it is begun. A script still has its machine from now on, so that signals may
+    arrive before it runs.
     """
 
     execution: NewExecution
@@ -27,27 +27,35 @@ class CreateExecution(Struct, frozen=True, gc=False, tag=True):
 
 
 class BeginExecution(Struct, frozen=True, gc=False, tag=True):
-    """Takes a PENDING execution to RUNNING, once. The tokens that its transition spawns after this are its first ones;
-    a token that was to begin it at a time is dropped. A command that starts with this effect is ``AlreadyApplied``
-    where the execution has begun. ``input`` replaces the one that was submitted.
+    """Move a PENDING execution to RUNNING, once.
 
-    With ``in_line``, the id of a token of kind ``start`` that the same transition spawns, it stays PENDING: that token
-    will begin it, with the new input, when its limit lets it, and every other one that was to begin it is dropped.
-    Where that token exists the command is ``AlreadyApplied``, whatever its input."""
+    The tokens that its transition spawns after this effect are its first ones; a token that was to begin it at a
+    time is dropped. A command that starts with this effect is ``AlreadyApplied`` if the execution has begun.
+    ``input`` replaces the submitted one.
+
+    With ``in_line``, the id of a token of kind ``start`` that the same transition spawns, it stays PENDING: that
+    token will begin it, with the new input, when its limit allows, and every other one that was to begin it is
+    dropped. If that token exists the command is ``AlreadyApplied``, whatever its input.
+    """
 
     input: bytes | None = None
     in_line: str = ""
 
 
 class SpawnToken(Struct, frozen=True, gc=False, tag=True):
-    """A new token: ready, or parked until its ``due``. An id that exists already is left alone. A task or
-    timer of a script without a priority of its own has its execution's."""
+    """Spawn a token: ready, or parked until its ``due``.
+
+    An id that exists already is left alone. A task or timer of a script without a priority of its own has its
+    execution's.
+    """
 
     token: NewToken
 
 
 class ResolveSlot(Struct, frozen=True, gc=False, tag=True):
-    """An edge delivers its first token (``live``) or closes unused at a barrier, which is created if need be.
+    """Resolve a slot of a barrier, which is created if it does not exist.
+
+    An edge delivers its first token (``live``) or closes unused.
 
     A slot resolves once; a second arrival, or one at a tombstone, records ``dropped``. An accepted live arrival
     that leaves the barrier waiting records ``waiting`` with the barrier's counters.
@@ -62,21 +70,21 @@ class ResolveSlot(Struct, frozen=True, gc=False, tag=True):
 
 
 class OpenBarrier(Struct, frozen=True, gc=False, tag=True):
-    """A split parks its aggregator's join token, which counts as live at once."""
+    """Open a split's barrier: the aggregator's join token is parked and counts as live at once."""
 
     barrier: BarrierSpec
     milestone: Milestone | None = None
 
 
 class SetMilestone(Struct, frozen=True, gc=False, tag=True):
-    """Replaces the barrier's milestone. One that is already reached makes its token ready in this commit."""
+    """Replace the barrier's milestone. One that is already reached makes its token ready in this commit."""
 
     barrier: str
     milestone: Milestone
 
 
 class OpenScope(Struct, frozen=True, gc=False, tag=True):
-    """An item's scope; when it ends, slot ``slot`` of ``barrier`` is resolved with what it ended with."""
+    """Open an item's scope; when it ends, slot ``slot`` of ``barrier`` is resolved with its result."""
 
     scope: str
     barrier: str
@@ -84,7 +92,7 @@ class OpenScope(Struct, frozen=True, gc=False, tag=True):
 
 
 class EndScope(Struct, frozen=True, gc=False, tag=True):
-    """Ends an item's scope now, whatever is still live in it. ``trip`` also opens the barrier at once."""
+    """End an item's scope now, whatever is still live in it. ``trip`` also opens the barrier at once."""
 
     scope: str
     data: bytes
@@ -93,7 +101,7 @@ class EndScope(Struct, frozen=True, gc=False, tag=True):
 
 
 class LeaveContext(Struct, frozen=True, gc=False, tag=True):
-    """What a branch leaves behind in its scope when it ends."""
+    """Keep the context of a branch that ends in its scope."""
 
     scope: str
     key: str
@@ -101,12 +109,13 @@ class LeaveContext(Struct, frozen=True, gc=False, tag=True):
 
 
 class FinishExecution(Struct, frozen=True, gc=False, tag=True):
-    """Ends the execution: O(1), the rest is swept later. An execution that was started with ``notify`` leaves an outbox
-    entry ``ended`` with it, in the same commit.
+    """End the execution in O(1); the rest is swept later.
 
-    ``hand_over``: each task of the script that is not done yet becomes an execution of its own (kind ``task``), with
-    its token, its lease and its fence as they are. Its id is derived from the token's. That holds for tasks that
-    effects before this one spawn, too; those are not kept leased to the worker.
+    An execution that was started with ``notify`` leaves an outbox entry ``ended`` with it, in the same commit.
+
+    ``hand_over``: each unfinished task of the script becomes an execution of its own (kind ``task``), with its
+    token, its lease and its fence unchanged. Its id is derived from the token's. That includes tasks that effects
+    before this one spawn; those are not kept leased to the worker.
     """
 
     state: EndState
@@ -118,11 +127,11 @@ class FinishExecution(Struct, frozen=True, gc=False, tag=True):
 
 
 class EndIfLast(Struct, frozen=True, gc=False, tag=True):
-    """Judged after all other effects of its transition, when nothing in the scope is live any more:
+    """End the scope if nothing in it is live any more, judged after all other effects of its transition.
 
-    * nothing was left by any other branch and the step knows the ending: apply it (``finish`` for the root,
-      ``slot_data`` for an item), so that a chain pays no extra hop;
-    * otherwise store ``left`` and make ``finisher`` ready, whose step unites what was left.
+    * If no other branch left anything and the step knows the ending, apply it (``finish`` for the root,
+      ``slot_data`` for an item), so that a chain needs no extra step.
+    * Otherwise store ``left`` and make ``finisher`` ready, whose step merges what was left.
 
     While something is live, only ``left`` is stored.
     """
@@ -134,12 +143,14 @@ class EndIfLast(Struct, frozen=True, gc=False, tag=True):
     finish: FinishExecution | None = None
     slot_data: bytes | None = None
     event: NewEvent | None = None
-    """Recorded when an item's scope ended this way."""
+    """Recorded if an item's scope ended this way."""
 
 
 class AdjustGate(Struct, frozen=True, gc=False, tag=True):
-    """Adds ``delta`` to a gate's open in-edges plus live visits and notes which out-edges were used. At zero the
-    gate's ``closed`` token becomes ready."""
+    """Add ``delta`` to a gate's open in-edges plus live visits and record which out-edges were used.
+
+    At zero the gate's ``closed`` token becomes ready.
+    """
 
     gate: GateSpec
     delta: int
@@ -147,15 +158,17 @@ class AdjustGate(Struct, frozen=True, gc=False, tag=True):
 
 
 class StoreOutput(Struct, frozen=True, gc=False, tag=True):
-    """An output (or a page of a context) that tokens refer to by id."""
+    """Store an output (or a page of a context) that tokens refer to by id."""
 
     id: str
     data: bytes
 
 
 class CancelTokens(Struct, frozen=True, gc=False, tag=True):
-    """Drops the live tokens of a scope that stand at these nodes, and what they hold open below them; never what its
-    own transition spawns."""
+    """Drop the live tokens of a scope that are at these nodes, and what they hold open below them.
+
+    Tokens that its own transition spawns are never dropped.
+    """
 
     scope: str
     nodes: tuple[str, ...]
@@ -166,13 +179,13 @@ class PauseExecution(Struct, frozen=True, gc=False, tag=True):
 
 
 class ResumeExecution(Struct, frozen=True, gc=False, tag=True):
-    """Held tokens become ready in due order; deadline tokens are moved by the time spent paused."""
+    """End a pause: held tokens become ready in due order; deadline tokens are moved by the length of the pause."""
 
     event: NewEvent
 
 
 class WriteOutbox(Struct, frozen=True, gc=False, tag=True):
-    """What this execution owes another one or the outside. Delivered at least once, idempotent by ``id``."""
+    """Write an order for another execution or the outside. Delivered at least once, idempotent by ``id``."""
 
     id: str
     topic: str
@@ -180,30 +193,45 @@ class WriteOutbox(Struct, frozen=True, gc=False, tag=True):
 
 
 class TakeOrder(Struct, frozen=True, gc=False, tag=True):
-    """The command that begins with this carries out an entry of the outbox, which another execution wrote. It takes the
-    entry away; where that is gone it is ``AlreadyApplied``. So it happens once, however often it is delivered."""
+    """Carry out an entry of the outbox, which another execution wrote.
+
+    The command that begins with this removes the entry; if it is gone, the command is ``AlreadyApplied``. So it
+    happens once, however often it is delivered.
+    """
 
     entry: str
 
 
+class MarkStarted(Struct, frozen=True, gc=False, tag=True):
+    """Record that a long run has begun.
+
+    A command that begins with this is ``AlreadyApplied`` if that is on record, and if the lease with this
+    ``fence`` is over: so a run is shown as started at most once, and never after its end.
+    """
+
+    token: str
+    fence: int
+
+
 class SaveMachine(Struct, frozen=True, gc=False, tag=True):
-    """A run of a script's machine ended at an await. Refused as ``Stale("version")`` unless the stored machine has
-    ``version``, which it leaves as ``version + 1``.
+    """Save a script's machine after a run that ended at an await.
+
+    Refused as ``Stale("version")`` unless the stored machine has ``version``, which it leaves as ``version + 1``.
 
     ``read`` is the number of the newest completion or signal the run has seen. Completions of promises that are no
-    longer ``reachable`` go, and ``taken`` signals become completions of their promises, as of when they came. Then the
-    new wake condition is judged against what arrived after ``read``, and a cancellation not yet told (``interrupted``)
-    wakes in any case: a resume token is made ready in this very commit.
+    longer ``reachable`` are removed, and ``taken`` signals become completions of their promises, numbered by their
+    arrival. Then the new wake condition is evaluated against what arrived after ``read``. A cancellation not yet
+    delivered (``interrupted``) wakes in any case. A resume token is made ready in this very commit.
 
-    ``settled`` is the completion that this transition's own token brings, when the worker that ran it went on with the
-    machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it stays
-    reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after ``read``, if a
-    resume is pending (that one will read it), and while the execution is paused.
+    ``settled`` is the completion that this transition's own token brings, when the worker that ran it continued
+    with the machine at once (a fused commit). It takes the next number and counts as read; it is kept only if it
+    stays reachable. Such a commit is also refused as ``Stale("version")`` if any completion arrived after
+    ``read``, if a resume is pending (that one will read it), and while the execution is paused.
 
-    A run that ends the script carries this effect before its ``FinishExecution``: an ending must not come from a
-    machine that has moved on either. (What it would save is not written then.) A transition that uses up the resume
-    token of the stored version without this effect leaves the machine as it was under ``version + 1``, and its wake
-    condition is judged again.
+    A run that ends the script has this effect before its ``FinishExecution``: an ending must not come from a
+    machine that has moved on either. (What it would save is not written then.) A transition that consumes the
+    resume token of the stored version without this effect leaves the machine unchanged under ``version + 1``, and
+    its wake condition is evaluated again.
     """
 
     version: int
@@ -218,11 +246,13 @@ class SaveMachine(Struct, frozen=True, gc=False, tag=True):
 
 
 class SettlePromise(Struct, frozen=True, gc=False, tag=True):
-    """A task, timer, child or signal wait of a script is done. Takes the next inbox number, and makes the resume token
-    ready if the wake condition holds and there is none yet. A promise that the machine cannot reach any more, or that
-    has its completion already, is left alone; the rest of the transition applies. ``repeatable``: it may come twice, or
-    beside another for the same promise; the first one counts, and a command that begins with another one for a settled
-    promise is ``AlreadyApplied`` as a whole.
+    """Complete a task, timer, child or signal wait of a script.
+
+    Takes the next inbox number, and makes the resume token ready if the wake condition holds and there is none
+    yet. A promise that the machine cannot reach any more, or that has its completion already, is left alone; the
+    rest of the transition applies. ``repeatable``: it may come twice, or beside another for the same promise; the
+    first one counts, and a command that begins with another one for a settled promise is ``AlreadyApplied`` as a
+    whole.
     """
 
     completion: Completion
@@ -230,10 +260,12 @@ class SettlePromise(Struct, frozen=True, gc=False, tag=True):
 
 
 class PostSignal(Struct, frozen=True, gc=False, tag=True):
-    """A signal for an execution of any kind, kept until it is taken; a command that begins with the same ``id``
-    again is ``AlreadyApplied``, also after it was taken. Signals are numbered by their events; to a machine one takes
-    the next number of its inbox, too. The token that was parked for this name first takes it at once; a machine that
-    waits for it is resumed, whatever else it needs."""
+    """Post a signal to an execution of any kind, kept until it is taken.
+
+    A command that begins with the same ``id`` again is ``AlreadyApplied``, also after it was taken. Signals are
+    numbered by their events; a signal to a machine also takes the next number of its inbox. The token that was
+    parked for this name first takes it at once; a machine that waits for it is resumed, whatever else it needs.
+    """
 
     id: str
     name: str
@@ -242,20 +274,35 @@ class PostSignal(Struct, frozen=True, gc=False, tag=True):
 
 
 class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
-    """What a token parked with ``awaits`` was waiting for has come: it becomes ready with the reason ``arrival``, and
-    ``data`` is stored as the output ``arrival_id(token)``. No such token any more: nothing happens, and a command that
-    begins with it is ``AlreadyApplied``."""
+    """Wake a token parked with ``awaits``: it becomes ready with the reason ``arrival``.
+
+    ``data`` is stored as the output ``arrival_id(token)``. If the token is gone, nothing happens, and a command
+    that begins with this is ``AlreadyApplied``.
+    """
 
     token: str
     awaits: str
     data: bytes
 
 
+class HurryToken(Struct, frozen=True, gc=False, tag=True):
+    """Make a token ready at once that is parked only until its time: what it was put off for is available.
+
+    ``attempt``: a token that was tried since waits for its next try, and is left alone. If the token is gone,
+    nothing happens, and a command that begins with this is ``AlreadyApplied``.
+    """
+
+    token: str
+    attempt: int
+
+
 class RequestCancel(Struct, frozen=True, gc=False, tag=True):
-    """Asks a script to end: notes the reason, records ``event`` and makes the resume token ready. A paused execution
-    is resumed, so that it can clean up. One that was asked before is left to clean up: a command that begins with this
-    effect is then ``AlreadyApplied``. An execution that has no machine, or has not begun, ends at once with ``finish``
-    (and without ``event``); ``owed`` goes into the outbox with ``finish``, and only with it.
+    """Ask a script to end: record the reason and ``event`` and make the resume token ready.
+
+    A paused execution is resumed, so that it can clean up. One that was asked before is left to clean up: a
+    command that begins with this effect is then ``AlreadyApplied``. An execution that has no machine, or has not
+    begun, ends at once with ``finish`` (and without ``event``); ``owed`` goes into the outbox with ``finish``, and
+    only with it.
     """
 
     reason: CancelReason
@@ -265,15 +312,20 @@ class RequestCancel(Struct, frozen=True, gc=False, tag=True):
 
 
 class DropTokens(Struct, frozen=True, gc=False, tag=True):
-    """Drops these tokens, whatever they are doing; those that do not exist or are done are passed over, and so is the
-    machine's resume token. History says ``TaskCancelled`` of each task."""
+    """Drop these tokens, whatever their state.
+
+    Those that do not exist or are done are passed over, and so is the machine's resume token. The history records
+    ``TaskCancelled`` for each task.
+    """
 
     tokens: tuple[str, ...]
 
 
 class ReplaceTags(Struct, frozen=True, gc=False, tag=True):
-    """The execution has other tags from now on: ``tags`` are all of them, sorted. ``gone`` are those that it had and
-    has no more, ``new`` those that it had not: what finds executions by their tags changes by these."""
+    """Replace the execution's tags. ``tags`` are all of them, sorted.
+
+    ``gone`` are the removed ones and ``new`` the added ones: the index of tags changes by these.
+    """
 
     tags: tuple[tuple[str, str], ...]
     gone: tuple[tuple[str, str], ...]
@@ -281,8 +333,10 @@ class ReplaceTags(Struct, frozen=True, gc=False, tag=True):
 
 
 class WakeMachine(Struct, frozen=True, gc=False, tag=True):
-    """Makes the resume token of a suspended script ready, whatever it waits for: a reconciler's nudge. A command that
-    begins with it is ``AlreadyApplied`` where there is such a token already, or no machine."""
+    """Make the resume token of a suspended script ready, whatever it waits for; used by the reconciler.
+
+    A command that begins with it is ``AlreadyApplied`` if there is such a token already, or no machine.
+    """
 
 
 Effect = (
@@ -304,10 +358,12 @@ Effect = (
     | ResumeExecution
     | WriteOutbox
     | TakeOrder
+    | MarkStarted
     | SaveMachine
     | SettlePromise
     | PostSignal
     | DeliverToToken
+    | HurryToken
     | RequestCancel
     | DropTokens
     | WakeMachine

@@ -19,6 +19,7 @@ EventKind = Literal[
     "NodeFailed",
     "NodeRetrying",
     "NodeWaiting",
+    "NodeRequeued",
     "NodeSkipped",
     "NodeCancelled",
     "ArrivalDropped",
@@ -27,6 +28,7 @@ EventKind = Literal[
     "TaskCompleted",
     "TaskFailed",
     "TaskRetrying",
+    "TaskRequeued",
     "TaskCancelled",
     "TaskHandedOver",
     "TimerFired",
@@ -51,8 +53,10 @@ class NewEvent(Struct, frozen=True, gc=False):
 
 
 class Event(Struct, frozen=True, gc=False):
-    """An event as it is read back. Where it tells of a barrier, the ledger has added how many of the expected
-    arrivals were there as of its commit."""
+    """An event as it is read back.
+
+    To an event of a barrier the ledger adds how many of the expected arrivals had come as of its commit.
+    """
 
     execution: str
     seq: int

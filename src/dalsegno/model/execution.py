@@ -32,17 +32,18 @@ class NewExecution(Struct, frozen=True):
     tags: tuple[tuple[str, str], ...] = ()
     idempotency_key: str | None = None
     parent: str | None = None
-    """The execution this one retries, reruns or is a child of."""
+    """The execution that this one retries or reruns, or whose child it is."""
     relation: str | None = None
-    """How it relates to ``parent``: ``retry``, ``rerun``, ``child``, ``started`` (a child nobody waits for), ``task``
-    (handed over), ``schedule``."""
+    """How it relates to ``parent``: ``retry``, ``rerun``, ``child``, ``started`` (a detached child), ``task``
+    (handed over), ``schedule``.
+    """
     kind: ExecutionKind = "graph"
     notify: bytes | None = None
-    """Goes into the outbox entry ``ended`` that its ending leaves; None: nobody is to be told."""
+    """Content of the outbox entry ``ended`` that its ending leaves; None: no entry."""
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """How an execution ended, as far as its result is concerned. ``output`` and ``error`` are JSON."""
+    """The result part of an ended execution. ``output`` and ``error`` are JSON."""
 
     state: EndState
     output: bytes | None
@@ -50,8 +51,10 @@ class Ending(Struct, frozen=True, gc=False):
 
 
 class ExecutionView(Struct, frozen=True):
-    """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON. An outline of
-    it is without ``input``, ``output`` and ``context``, which may be large."""
+    """An execution's row. ``context`` is an encoded context reference, ``output`` and ``error`` are JSON.
+
+    An outline is a row without ``input``, ``output`` and ``context``, which may be large.
+    """
 
     id: str
     workflow: str
@@ -76,7 +79,7 @@ class ExecutionView(Struct, frozen=True):
     error: bytes | None
     kind: ExecutionKind = "graph"
     value_bytes: int = 0
-    """Of an outline: the bytes of what it is without."""
+    """For an outline: the bytes of what is left out."""
 
     @property
     def ending(self) -> Ending | None:

@@ -1,6 +1,7 @@
-"""Derived identities (guarantee L3): the same cause always yields the same id, so doing a thing twice is noticed.
+"""Derived identities (guarantee L3): the same cause always yields the same id, so a repetition is recognised.
 
-Nothing here is random except :func:`new_execution_id`, which names a thing that has no cause inside the system.
+Nothing here is random except :func:`new_execution_id`, which names an execution that has no cause inside the
+system.
 """
 
 from __future__ import annotations
@@ -14,66 +15,65 @@ ID_LENGTH = 32
 
 
 def derive(*parts: str) -> str:
-    """A 128-bit id from its causes. Parts are joined by a byte that ids cannot contain."""
+    """Return a 128-bit id derived from its causes. Parts are joined by a byte that ids cannot contain."""
     return blake2b("\x1f".join(parts).encode(), digest_size=16).hexdigest()
 
 
 def new_execution_id(now: float) -> str:
-    """Sortable by time: 48 bits of milliseconds, 80 bits of randomness."""
+    """Return an id that sorts by time: 48 bits of milliseconds, 80 bits of randomness."""
     return f"{int(now * 1000):012x}{os.urandom(10).hex()}"
 
 
 def execution_id_for_key(workflow: str, key: str) -> str:
-    """Two starts with the same idempotency key name the same execution."""
+    """Return the same execution id for two starts with the same idempotency key."""
     return derive("execution", workflow, key)
 
 
 def repeated_execution_id(execution: str, key: str) -> str:
-    """Two retries or reruns of an execution with the same key name the same one; so do two triggers of a schedule."""
+    """Return the same id for two retries or reruns of an execution with the same key, or two triggers of a schedule."""
     return derive("again", execution, key)
 
 
 def child_execution_id(execution: str, promise: str) -> str:
-    """The execution that a script or a graph's node starts: known before it exists."""
+    """Return the id of the execution that a script or a graph's node starts: known before it exists."""
     return derive("child", execution, promise)
 
 
 def task_execution_id(token: str) -> str:
-    """The execution that a task becomes when the script that started it ends first."""
+    """Return the id of the execution that a task becomes when the script that started it ends first."""
     return derive("task", token)
 
 
 def promise_token_id(execution: str, promise: int) -> str:
-    """The token that runs a promise's task or timer."""
+    """Return the id of the token that runs a promise's task or timer."""
     return derive(execution, "promise", str(promise))
 
 
 def resume_token_id(execution: str, version: int) -> str:
-    """One per version of the machine, so there is never a second one pending."""
+    """Return the resume token's id: one per version of the machine, so there is never a second one pending."""
     return derive(execution, "resume", str(version))
 
 
 def arrival_id(token: str) -> str:
-    """The stored output that holds what a parked token was waiting for."""
+    """Return the id of the stored output that holds what a parked token was waiting for."""
     return f"{token}/arrival"
 
 
 def barrier_id(epoch: int, scope: str, node: str, visit: str = "") -> str:
-    """A barrier is one node in one scope; a split that runs several times has one barrier per visit."""
+    """Return a barrier's id: one per node and scope; a split that runs several times has one per visit."""
     return f"{epoch}|{scope}|{node}|{visit}"
 
 
 def item_scope(parent: str, split_token: str, index: int) -> str:
-    """Path of an item's scope. The split's token is part of it because an ``each`` split may run more than once."""
+    """Return the path of an item's scope.
+
+    It contains the split's token because an ``each`` split may run more than once.
+    """
     return f"{parent}/{split_token[:16]}:{index}"
 
 
-def parent_scope(scope: str) -> str:
-    return scope.rpartition("/")[0]
-
-
 def scope_chain(scope: str) -> list[str]:
-    """The scope and all scopes around it, innermost first, without the root."""
+    """Return the scope and all scopes around it, innermost first, without the root."""
     chain = []
     while scope:
         chain.append(scope)

@@ -1,4 +1,4 @@
-"""A live execution as a whole: its row, its unfinished tokens, its barriers. And the walk that finds quiet ones."""
+"""A live execution (its row, unfinished tokens and barriers), and a page of the walk that finds quiet ones."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ class Untouched(NamedTuple):
     names: tuple[str, ...]
     """Ids of the quiet executions found, ascending."""
     after: str
-    """Where the walk goes on; empty at its end."""
+    """The cursor of the next page; empty at the end."""

@@ -1,4 +1,4 @@
-"""Limits by key: how many may run at once, and how many may start in a period."""
+"""Limits by key: how many may run concurrently, and how many may start in a period."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 LONGEST_KEY = 500
 MOST_STARTS = 100_000
-"""Of a rate: the store remembers as many starts per key."""
+"""Largest rate: the store keeps as many starts per key."""
 
 
 class Rate(Struct, frozen=True, gc=False):
@@ -20,7 +20,7 @@ class Rate(Struct, frozen=True, gc=False):
 
 
 class Allowance(Struct, frozen=True, omit_defaults=True, gc=False):
-    """None: without a bound."""
+    """The bounds of a limit. None: unbounded."""
 
     concurrency: int | None = None
     rate: Rate | None = None
@@ -30,13 +30,13 @@ UNBOUNDED = Allowance()
 
 
 class LimitView(Struct, frozen=True):
-    """A key as it is now, seen by a token with this ``allowance`` (as the token carries it)."""
+    """The current state of a key, as it applies to a token with this ``allowance``."""
 
     key: str
     rule: Allowance
-    """What operators have set."""
+    """The operators' rule."""
     bound: Allowance
-    """What holds: the operators' word first, then the token's own."""
+    """The bounds that apply: the operators' rule first, then the token's own."""
     in_use: int
     waiting: int = 0
     """Ready tokens of the key, counted up to a bound."""
@@ -45,17 +45,22 @@ class LimitView(Struct, frozen=True):
     allowance: str | None = None
 
 
-_RATE = re.compile(r"\s*([0-9]{1,9})\s*/\s*([0-9]{0,6})\s*(s|m|h|d)[a-z]*\s*", re.IGNORECASE)
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_RATE = re.compile(
+    r"\s*([0-9]{1,9})\s*/\s*([0-9]{0,6})\s*"
+    r"(?:(ms|milliseconds?)|(s|secs?|seconds?)|(m|mins?|minutes?)|(h|hrs?|hours?)|(d|days?))\s*",
+    re.IGNORECASE,
+)
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_rate(text: str) -> Rate:
-    """``10/s``, ``100/m``, ``5/30s``. Raises ValueError that says what is wrong."""
+    """Parse ``10/s``, ``100/m``, ``5/30s``, ``2/500ms``. Raises ValueError that says what is wrong."""
     found = _RATE.fullmatch(text)
     if found is None:
-        raise ValueError(f"'{text[:40]}' is not a rate; write it as 10/s, 100/m, 1000/h or 5/30s")
-    starts, many, unit = found.groups()
-    rate = Rate(int(starts), float(many or 1) * _SECONDS[unit.lower()])
+        raise ValueError(f"'{text[:40]}' is not a rate; write it as 10/s, 100/m, 1000/h, 5/30s or 2/500ms")
+    starts, many, *units = found.groups()
+    unit = next(length for length, word in zip(_MILLISECONDS.values(), units, strict=True) if word)
+    rate = Rate(int(starts), int(many or 1) * unit / 1000)
     if not 1 <= rate.starts <= MOST_STARTS or rate.period <= 0:
         raise ValueError(
             f"the rate '{text[:40]}' must allow 1 to {MOST_STARTS:,} starts in a period above zero"
@@ -64,23 +69,20 @@ def parse_rate(text: str) -> Rate:
 
 
 def show_rate(rate: Rate) -> str:
-    for unit, seconds in reversed(_SECONDS.items()):
-        many = rate.period / seconds
-        if many == int(many):
-            return f"{rate.starts}/{'' if many == 1 else int(many)}{unit}"
-    return f"{rate.starts}/{rate.period:g}s"
+    period = round(rate.period * 1000)
+    unit, length = next(each for each in reversed(_MILLISECONDS.items()) if period % each[1] == 0)
+    return f"{rate.starts}/{'' if period == length else period // length}{unit}"
 
 
 class Concurrency(Struct, frozen=True, gc=False):
-    """What a definition says: a key, or None for one of its own, and what it allows."""
+    """A definition's limit: its key, or None for one of its own, and its allowance."""
 
     key: str | None = None
     allows: Allowance = UNBOUNDED
 
 
 def read_concurrency(value: object) -> Concurrency:
-    """A number (how many at once), a text (a key) or ``{key, limit, rate}``. Raises ValueError that says what is
-    wrong."""
+    """Read a number (concurrency), a text (a key) or ``{key, limit, rate}``. Raises ValueError."""
     if isinstance(value, str):
         return Concurrency(_key(value))
     if not isinstance(value, Mapping):
@@ -112,7 +114,7 @@ def _key(value: object) -> str:
 
 
 def as_option(concurrency: Concurrency) -> dict[str, object]:
-    """As `read_concurrency` reads it."""
+    """Return the option in the form that `read_concurrency` reads."""
     allows = concurrency.allows
     told = {
         "key": concurrency.key,

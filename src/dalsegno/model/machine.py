@@ -1,7 +1,7 @@
 """The state of a script's machine in the ledger: its snapshot, its inbox of completions, its mailbox of signals.
 
-A suspended script is this and nothing else: no token, no queue entry. What completes takes the next inbox number, and
-the wake condition decides whether the machine is worth resuming.
+A suspended script consists of this only: no token, no queue entry. A completion takes the next inbox number, and
+the wake condition decides whether the machine is resumed.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CancelReason = Literal["", "cancel", "timeout"]
 
 
 def reaches(ranges: Ranges, promise: int) -> bool:
-    """Whether a promise is in one of the ranges."""
-    if len(ranges) == 1:  # as nearly always
+    """Return True if a promise is in one of the ranges."""
+    if len(ranges) == 1:  # the common case
         start, stop = ranges[0]
         return start <= promise < stop
     place = bisect_right(ranges, promise, key=_start) - 1
@@ -31,21 +31,24 @@ def _start(bounds: tuple[int, int]) -> int:
 
 
 class Wake(Struct, frozen=True, gc=False):
-    """When a suspended machine is resumed: after ``need`` (at least one) completions of promises in ``awaited`` that it
-    has not read yet, at the first failure or success among them where those alone may decide, or when there is a signal
-    of one of the names it waits for."""
+    """When a suspended machine is resumed.
+
+    - After ``need`` (at least one) unread completions of promises in ``awaited``.
+    - At the first failure or success among them, if those alone may decide.
+    - When there is a signal of one of the names it waits for.
+    """
 
     need: int = 1
     on_failure: bool = False
     on_success: bool = False
     signals: tuple[str, ...] = ()
     due: float | None = None
-    """The first time at which an awaited timer fires: for the reconciler, should its token be gone."""
+    """The first time at which an awaited timer fires: for the reconciler, if its token is missing."""
     awaited: Ranges = ()
     """Empty: all that are reachable."""
 
     def counts(self, promise: int) -> bool:
-        """Whether a completion of this promise is worth counting."""
+        """Return True if a completion of this promise counts towards ``need``."""
         return not self.awaited or reaches(self.awaited, promise)
 
 
@@ -66,18 +69,18 @@ class TakenSignal(Struct, frozen=True, gc=False):
 
 
 class SignalView(Struct, frozen=True, gc=False):
-    """A signal in the mailbox that nobody has taken yet; ``number`` orders them (it is that of the event)."""
+    """A signal in the mailbox that is not taken yet; ``number`` orders them (it is the event's)."""
 
     id: str
     name: str
     data: bytes
     number: int
     place: int = 0
-    """Its number among the completions of a machine: whoever takes it becomes a completion of that number."""
+    """Its number among the completions of a machine: when taken, it becomes a completion of that number."""
 
 
 class MachineView(Struct, frozen=True):
-    """Everything a resume needs, read in one go."""
+    """Everything a resume needs, read in one query."""
 
     version: int
     snapshot: bytes
@@ -90,10 +93,10 @@ class MachineView(Struct, frozen=True):
     """Number up to which the last resume has read."""
     line: int
     cancel: CancelReason
-    """A cancellation or timeout that was asked for."""
+    """The requested cancellation or timeout."""
     interrupted: bool
-    """Whether the machine was told of it."""
+    """The request has been delivered to the machine."""
     completions: tuple[Completion, ...]
-    """Of promises that are still reachable, in order."""
+    """Completions of promises that are still reachable, in order."""
     signals: tuple[SignalView, ...]
     """In the order of their arrival."""

@@ -1,4 +1,4 @@
-"""Names that do not exist: what was probably meant, and what there is."""
+"""Error messages for unknown names: a suggestion and the known names."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ LISTED = 10
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` or nothing."""
+    """Return ``; did you mean 'x'?`` or nothing."""
     close = get_close_matches(word[:100], list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def listed(names: Sequence[str], most: int = LISTED) -> str:
-    """``'a', 'b'``, and how many more there are."""
+    """Return ``'a', 'b'``, and how many more there are."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     return f"{shown} … and {len(names) - most:,} more" if len(names) > most else shown
 
 
 def no_such_workflow(name: str, known: Sequence[str]) -> str:
-    """The sentence of an error; ``known`` are those that are deployed."""
+    """Return the error message; ``known`` are the deployed workflows."""
     meant = did_you_mean(name, known) or f"; deployed here: {listed(known) or 'none yet'}"
     return f"no workflow is named '{name}'{meant}"
 

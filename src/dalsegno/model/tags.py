@@ -1,4 +1,4 @@
-"""Tags of executions: names and texts by which lists are filtered, and what may be one."""
+"""Tags of executions: names and texts by which lists are filtered, and their limits."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ MOST_TAGS = 50
 LONGEST_TAG_NAME = 200
 LONGEST_TAG = 1000
 RESERVED_TAGS = "dalsegno."
-"""Names that begin so belong to the engine."""
+"""Prefix of tag names that belong to the engine."""
 
 
 def read_tag_changes(value: Any) -> dict[str, str | None]:
-    """What a running workflow sets: texts by name, and None for those that go. The limits are those of a start."""
+    """Return a running workflow's tag changes: texts by name, None to remove one. The limits are those of a start."""
     if not isinstance(value, Mapping):
         raise ValueError(f"takes an object of names and texts, not {type(value).__name__}")
     for name, tag in value.items():
@@ -36,7 +36,10 @@ def read_tag_changes(value: Any) -> dict[str, str | None]:
 
 
 def _is_tag_text(value: Any, longest: int) -> bool:
-    """As the API takes them: no control characters, which no store and no header holds alike, and valid Unicode."""
+    """Return True if the API takes the text: valid Unicode without control characters.
+
+    Stores and headers treat control characters differently.
+    """
     if not isinstance(value, str) or len(value) > longest or _CONTROL.search(value) is not None:
         return False
     return not any("\ud800" <= sign <= "\udfff" for sign in value)

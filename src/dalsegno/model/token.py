@@ -15,17 +15,19 @@ from dalsegno.model.limits import Allowance
 TokenKind = Literal[
     "node", "join", "advance", "closed", "finish", "deadline", "resume", "task", "timer", "schedule", "start"
 ]
-"""node: run a node · join: a barrier's parked token · advance: open a split's next items · closed: a gate has seen
-its last visit · finish: unite what a scope's branches left · deadline: the execution's own timeout · resume: go on
-with a script · task: run a task of a script · timer: a script's timer, or the end of its wait for a signal ·
-schedule: the next start of a schedule · start: begins a PENDING execution."""
+"""node: run a node · join: a barrier's parked token · advance: open a split's next items · closed: a gate has had
+its last visit · finish: merge what a scope's branches left · deadline: the execution's own timeout · resume:
+continue a script · task: run a task of a script · timer: a script's timer, or the end of its wait for a signal ·
+schedule: the next start of a schedule · start: begin a PENDING execution.
+"""
 
 TokenState = Literal["ready", "leased", "parked", "held", "consumed", "cancelled"]
 """held: ready, but its execution is paused. consumed and cancelled are tombstones until the execution is swept."""
 
 WakeReason = Literal["", "timer", "open", "dead", "timeout", "tripped", "arrival"]
 """Why a parked token became ready. open/dead/timeout/tripped are a barrier's: all slots resolved, all skipped, its
-deadline passed, an item ended it early. arrival: the signal or child it awaited has come."""
+deadline passed, an item ended it early. arrival: the signal or child it awaited has arrived.
+"""
 
 DEFAULT_QUEUE = "default"
 SYSTEM_QUEUE = "system"
@@ -34,8 +36,7 @@ _PYTHON = "python:"
 
 
 def python_queue(module: str) -> str:
-    """Served by the workers that have the code of this module. Whoever was given a turn of one of its workflows and has
-    not sends it there."""
+    """Return the queue of workers that have the code of this module. A worker without it sends a turn there."""
     return _PYTHON + module
 
 
@@ -45,7 +46,7 @@ def module_of(queue: str) -> str | None:
 
 RESUME_NODE = "builtin.resume_workflow"
 RESUME_PRIORITY = 1_000_000
-"""Resumes go first: they are short, and everything else of their execution waits for them."""
+"""Resumes are claimed first: they are short, and everything else of their execution waits for them."""
 
 
 class NewToken(Struct, frozen=True, gc=False):
@@ -60,11 +61,11 @@ class NewToken(Struct, frozen=True, gc=False):
     priority: int = 0
     limit_key: str | None = None
     live: bool = True
-    """Whether it holds its scope open. Deadline and advance tokens do not."""
+    """It holds its scope open. Deadline and advance tokens do not."""
     due: float | None = None
     """Parked until then. None: ready at once."""
     allowance: Allowance | None = None
-    """What its definition allows tokens of its limit key; what operators have set for the key goes before it."""
+    """Its definition's allowance for its limit key; the operators' rule for the key takes precedence."""
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -80,26 +81,28 @@ class Lease(Struct, frozen=True, gc=False):
     queue: str
     priority: int
     attempt: int
-    """Runs of this token's work that have failed, plus one."""
+    """Failed runs of this token's work, plus one."""
     losses: int
     """How often a worker died while holding it."""
     reason: WakeReason
     ready_at: float
     definition: str
-    """Content hash of the definition the execution runs."""
+    """Content hash of the execution's definition."""
     epoch: int
     live: bool = True
     execution_kind: ExecutionKind = "graph"
 
 
 def may_run_long(kind: TokenKind, execution_kind: ExecutionKind) -> bool:
-    """Whether a step of it waits for something else than the store: all others are bookkeeping, or metered."""
+    """Return True if a step may wait for something other than the store: all others are bookkeeping, or metered."""
     return kind in ("node", "task") or (kind == "resume" and execution_kind == "python")
 
 
 def with_handed_over(leases: Sequence[Lease]) -> list[Lease]:
-    """The leases, and those that tasks among them have once their script has ended: each is then an execution of its
-    own, with the same token and the same fence."""
+    """Return the leases, and those that their tasks have after the script has ended.
+
+    Each such task is then an execution of its own, with the same token and the same fence.
+    """
     handed_over = [
         replace(lease, execution=task_execution_id(lease.token))
         for lease in leases
@@ -109,8 +112,10 @@ def with_handed_over(leases: Sequence[Lease]) -> list[Lease]:
 
 
 def not_among(leases: Sequence[Lease], valid: Collection[tuple[str, str, int]]) -> list[Lease]:
-    """Those of the leases that are not ``valid``, neither themselves nor handed over; known by execution, token and
-    fence."""
+    """Return the leases that are not ``valid``, neither themselves nor handed over.
+
+    They are compared by execution, token and fence.
+    """
     return [
         lease
         for lease in leases
@@ -138,6 +143,8 @@ class TokenView(Struct, frozen=True):
     fence: int
     data: bytes
     awaits: str | None = None
-    """While it is parked: what else than its time wakes it."""
+    """For a parked token: what wakes it besides its time."""
     allowance: str | None = None
-    """Of a token with a limit key: what its definition allows, as JSON."""
+    """For a token with a limit key: its definition's allowance, as JSON."""
+    ready_at: float | None = None
+    """For a ready or held token: since when."""

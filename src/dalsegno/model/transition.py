@@ -1,4 +1,4 @@
-"""Transitions: the result of a step as pure data, and what a ledger answers to them."""
+"""Transitions: the result of a step as pure data, and a ledger's replies to them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from dalsegno.model.execution import EndState
 
 
 class Park(Struct, frozen=True, gc=False):
-    """Puts the token back to sleep instead of consuming it: a wait, or a retry's delay. The token keeps its id.
+    """Park the token again instead of consuming it: a wait, or a retry's delay. The token keeps its id.
 
-    ``awaits`` names what else wakes it: ``signal:<name>`` (a signal that is in the mailbox already wakes it at once) or
-    ``child:<execution>``. It is then ready with the reason ``arrival``. ``queue`` moves it to another one; only tokens
-    without a limit key may be moved.
+    ``awaits`` names what else wakes it: ``signal:<name>`` (a signal that is in the mailbox already wakes it at
+    once) or ``child:<execution>``. It is then ready with the reason ``arrival``. ``queue`` moves it to another
+    one; only tokens without a limit key may be moved. ``again``: it is not parked, but ready at once, for the
+    reason that woke it.
     """
 
     due: float | None
@@ -26,6 +27,7 @@ class Park(Struct, frozen=True, gc=False):
     attempt: int
     awaits: str | None = None
     queue: str | None = None
+    again: bool = False
 
 
 class Transition(Struct, frozen=True, gc=False):
@@ -41,16 +43,28 @@ class Transition(Struct, frozen=True, gc=False):
     fence: int = 0
     scope: str = ""
     live: bool = True
-    """Whether the consumed token counted as live."""
+    """The consumed token counted as live."""
     park: Park | None = None
     epoch: int = 0
     keep: tuple[str, ...] = ()
     """Spawned ready tokens that the worker asks to keep leased to itself."""
     worker: str = ""
+    hand: int = 0
+    """The attempt that a person settles; 0: a worker commits.
+
+    A person's commit shows the token's fence, and applies whatever the token's state: ready, leased, parked or
+    held. A later commit of its holder is stale (L4). ``worker`` is then an id of the decision, by which a
+    repetition is recognised.
+    """
 
     def digest(self) -> bytes:
-        """Names the decision, not its timing: equal digests mean the same step came to the same conclusion."""
+        """Return a digest of the decision without its times.
+
+        Equal digests mean that a step was repeated with the same result.
+        """
         text = f"{self.token}/{self.park.attempt if self.park else 0}"
+        if self.hand:
+            text += f"hand {self.fence}/{self.worker}/"  # never equal to the digest of a worker, or of another person
         for event in self.events:
             text += f"{event.kind}/{event.node}/"
         for effect in self.effects:
@@ -59,7 +73,7 @@ class Transition(Struct, frozen=True, gc=False):
 
 
 def _mark(effect: Effect) -> str:
-    if type(effect) is SpawnToken:  # by far the most frequent ones, and every commit comes through here
+    if type(effect) is SpawnToken:  # the most frequent kind, on the hot path
         return f"s{effect.token.id}"
     if type(effect) is SaveMachine:
         return f"m{effect.version}"
@@ -75,7 +89,7 @@ def _mark(effect: Effect) -> str:
 
 
 class ReadyToken(Struct, frozen=True, gc=False):
-    """Worth announcing: a token that became ready in a commit and was not kept."""
+    """A token that became ready in a commit and was not kept, to be announced."""
 
     token: str
     execution: str
@@ -91,16 +105,17 @@ class Applied(Struct, frozen=True, gc=False):
     next_due: float | None = None
     """The earliest time at which something this commit parked comes due."""
     owes: bool = False
-    """Whether the commit left something in the outbox."""
+    """The commit wrote into the outbox."""
 
 
 class AlreadyApplied(Struct, frozen=True, gc=False):
-    """The same step came to the same conclusion before; nothing changed now."""
+    """The same step was committed with the same result before; nothing changed now."""
 
 
 StaleReason = Literal["fence", "version", "scope", "finished", "unknown", "pending", "paused"]
-"""pending: the execution has not begun, and what was asked of it makes no sense before. paused: its deadline does not
-pass before it is resumed."""
+"""pending: the execution has not begun, and the request is valid only afterwards. paused: its deadline does not
+pass before it is resumed.
+"""
 
 
 class Stale(Struct, frozen=True, gc=False):
@@ -108,7 +123,7 @@ class Stale(Struct, frozen=True, gc=False):
 
     reason: StaleReason
     ready: tuple[ReadyToken, ...] = ()
-    """Worth announcing: its token had a limit key, and these are next in line for the slot it held."""
+    """To be announced: its token had a limit key, and these are next in line for the slot it held."""
 
 
 class Deferred(Struct, frozen=True, gc=False):
@@ -122,8 +137,10 @@ class Refused(Struct, frozen=True, gc=False):
 
 
 class Unconfirmed(Struct, frozen=True):
-    """Others of its batch are stored; this one the store has not confirmed. As if the commit of it alone had failed
-    with ``error``: it may be stored, or not, and can be sent again."""
+    """The store has stored the others of the batch, but has not confirmed this one.
+
+    As if its commit alone had failed with ``error``: it may be stored or not, and can be sent again.
+    """
 
     error: OperatorError
 

@@ -1,4 +1,4 @@
-"""The node library: a registry, the built-in node types (one file per node or small family), and what they share."""
+"""The node library: the registry, the built-in node types (one module per node or small family), and shared code."""
 
 from dalsegno.nodes.builder import ThreadedExecute, node_type
 from dalsegno.nodes.parameters import CONDITION, EXPRESSION, RAW, NodeParameters

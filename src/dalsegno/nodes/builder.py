@@ -1,4 +1,4 @@
-"""Builds a `NodeType` from a function and a parameter model. Plugins and ``@app.node`` use it too."""
+"""Construction of a `NodeType` from a function and a parameter model, also for plugins and ``@app.node``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Check = Callable[[Mapping[str, Any]], Sequence[ParameterProblem]]
 
 
 class ThreadedExecute:
-    """Runs a blocking function off the event loop: in the threads of the engine's tasks, where it has some."""
+    """Runs a blocking function off the event loop: in the engine's task threads if there are any, else in asyncio's."""
 
     __slots__ = ("function",)
 
@@ -51,18 +51,23 @@ def node_type(
     children: bool = False,
     receive: Receive | None = None,
     check: Check | None = None,
+    schemas: Iterable[str] = (),
 ) -> Callable[[AsyncFunction | SyncFunction], NodeType]:
-    """Decorator: ``f(ctx, parameters) -> output``, async or blocking, becomes a node type.
+    """Decorator: turn ``f(ctx, parameters) -> output``, async or blocking, into a node type.
 
-    Without a parameter model any parameters are accepted and handed over as a dict. The description defaults to the
-    first paragraph of the function's docstring. ``children``: it may wait for executions of its own. ``receive`` takes
-    the signals it waits for. ``check`` looks at what a model cannot judge; it is given the parameters as written.
+    * Without a parameter model any parameters are accepted and passed as a dict.
+    * ``description`` defaults to the first paragraph of the function's docstring.
+    * ``children``: the node may wait for child executions.
+    * ``receive`` takes the signals that the node waits for.
+    * ``check`` checks what a model cannot express. It gets the parameters as written.
+    * ``schemas`` names parameters that are JSON Schemas, which are checked when a definition is deployed.
     """
 
     def build(function: AsyncFunction | SyncFunction) -> NodeType:
         _require_two_arguments(type, function)
         spec = _spec(type, parameters, control, tuple(aliases), frozenset(local_names))
-        spec = replace(spec, children=children, check=_both(spec.check, check) if check else spec.check)
+        own = _both(spec.check, check) if check else spec.check
+        spec = replace(spec, children=children, check=own, schemas=frozenset(schemas))
         return NodeType(
             spec=spec,
             parse=parameter_parser(parameters, spec.kinds) if parameters else dict,

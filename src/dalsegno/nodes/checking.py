@@ -1,7 +1,7 @@
-"""Turns what a parameter model refuses into problems with a path and a plain sentence.
+"""Translation of a parameter model's validation errors to problems with a path and a readable message.
 
-Used twice: on documents (`check_parameters`, which leaves everything that holds a template for the run to judge) and
-on rendered parameters (`parameter_parser`, which raises).
+* `check_parameters` checks documents. Values that contain a template are checked when the node runs.
+* `parameter_parser` checks rendered parameters and raises.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dalsegno.ports.node import NodeError
 
 INVALID_PARAMETERS = "INVALID_PARAMETERS"
 HEADER_NAME = "header_name"
-"""The type of errors about a key of an object: its value may be a template, the key is a constant."""
+"""The error type for a key of an object: the key is a constant even where its value is a template."""
 
 _TEMPLATE = re.compile(r"\{\{|(?<!\$)(?:\$\$)*\$[^\W\d]")
 """``{{``, or a ``$word`` whose dollar sign is not escaped by another."""
@@ -30,7 +30,7 @@ _PLAINER = (("a valid integer", "a whole number"), ("a valid dictionary", "an ob
 
 
 def holds_template(value: Any) -> bool:
-    """Whether a value, or anything inside it, is rendered at run time."""
+    """Return True if a value, or anything inside it, is rendered at run time."""
     pending = [value]
     while pending:
         match pending.pop():
@@ -46,7 +46,7 @@ def holds_template(value: Any) -> bool:
 def check_parameters(
     model: type[BaseModel], kinds: Mapping[str, ParameterKind], parameters: Mapping[str, Any]
 ) -> list[ParameterProblem]:
-    """All problems of a document's constant parameters, at most one per place."""
+    """Return all problems of a document's constant parameters, at most one per place."""
     try:
         model.model_validate(dict(parameters))
     except ValidationError as error:
@@ -62,7 +62,7 @@ def check_parameters(
 def parameter_parser(
     model: type[BaseModel], kinds: Mapping[str, ParameterKind]
 ) -> Callable[[Mapping[str, Any]], BaseModel]:
-    """A parser of rendered parameters. Conditions and expressions are not among them: the node evaluates those."""
+    """Return a parser of rendered parameters. Conditions and expressions are excluded: the node evaluates them."""
     runtime = _without_evaluated(model, kinds)
 
     def parse(parameters: Mapping[str, Any]) -> BaseModel:
@@ -75,7 +75,7 @@ def parameter_parser(
 
 
 def _without_evaluated(model: type[BaseModel], kinds: Mapping[str, ParameterKind]) -> type[BaseModel]:
-    """The model with its conditions and expressions optional and unchecked."""
+    """Return the model with its conditions and expressions optional and unchecked."""
     evaluated: dict[str, Any] = {
         name: (Any, None)
         for name, field in model.model_fields.items()
@@ -96,7 +96,7 @@ def _refusal(error: ValidationError, model: type[BaseModel], parameters: Mapping
 
 
 def _path(detail: ErrorDetails, parameters: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """The error's place in the document; segments that only name a branch of the model are left out."""
+    """Return the error's place in the document, without the segments that only name a branch of the model."""
     path: list[str | int] = []
     value: Any = parameters
     for segment in detail["loc"]:
@@ -121,13 +121,14 @@ def _left_to_the_run(
     parameters: Mapping[str, Any],
 ) -> bool:
     if detail["type"] in ("missing", "extra_forbidden", HEADER_NAME):
-        return False  # names are constants, whatever their values hold
+        return False  # names are constants, even where their values are templates
     if path and kinds.get(str(path[0]), "template") != "template":
         return False
     value: Any = parameters
     for segment in path:
         value = value[segment]
-    # A container of the wrong type is wrong whatever it holds; a rule over its content must wait for the content.
+    # A container of the wrong type is wrong whatever it contains. A rule about its content waits for the rendered
+    # content.
     return holds_template(value) if isinstance(value, str) or detail["type"] == "value_error" else False
 
 
@@ -187,7 +188,7 @@ def _did_you_mean(given: Any, known: Collection[str]) -> str:
 
 
 def _known_names(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """Parameter names at a place of the model: descends through lists and optional values."""
+    """Return the parameter names at a place of the model; descends through lists and optional values."""
     for segment in path:
         if isinstance(segment, int):
             continue

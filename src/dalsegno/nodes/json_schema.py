@@ -1,4 +1,4 @@
-"""JSON Schema of parameter models, in the words of the standard."""
+"""JSON Schema of parameter models, with the keywords of the standard."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 _KEYWORDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
-"""Bounds of fields that may also be text are left in Python's words by the model."""
+"""For bounds of fields that may also be text, the model emits Python's keywords."""
 
 
 def parameter_schema(model: type[BaseModel]) -> dict[str, Any]:

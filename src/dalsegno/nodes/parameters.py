@@ -1,6 +1,6 @@
-"""The vocabulary of parameter models: their base class, kind marks, and field types with plain error messages.
+"""The vocabulary of parameter models: base class, kind marks, and field types with readable error messages.
 
-A model is the single source of a node's check, its JSON Schema, its form and its documentation.
+A model is the single source of a node's check, JSON Schema, form and documentation.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 
 from dalsegno.graph.catalog import ParameterKind
-from dalsegno.graph.duration import parse_duration
-from dalsegno.lang.numerals import number_text
+from dalsegno.lang.durations import parse_duration
+from dalsegno.lang.values.numbers import number_text
 
 
 class NodeParameters(BaseModel):
@@ -27,14 +27,14 @@ class NodeParameters(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Marks a parameter (in ``Annotated``) as anything but a template."""
+    """Marks a parameter (in ``Annotated``) that is not a template."""
 
     kind: ParameterKind
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Forms show another editor for conditions and expressions."""
+        """Add the kind for forms, which show another editor for conditions and expressions."""
         return {**handler(schema), "x-kind": self.kind}
 
 
@@ -48,13 +48,13 @@ RAW = Kind("raw")
 
 
 def spelling(name: str, field: FieldInfo) -> str:
-    """How documents spell a field."""
+    """Return a field's name in the spelling of documents."""
     alias = field.validation_alias or field.alias
     return alias if isinstance(alias, str) else name
 
 
 def kinds_of(model: type[BaseModel]) -> Mapping[str, ParameterKind]:
-    """Parameters of a model that are not plain templates."""
+    """Return the parameters of a model that are not plain templates."""
     return {
         spelling(name, field): mark.kind
         for name, field in model.model_fields.items()
@@ -64,7 +64,7 @@ def kinds_of(model: type[BaseModel]) -> Mapping[str, ParameterKind]:
 
 
 def as_text(value: Any) -> str:
-    """A value as templates interpolate it into text."""
+    """Return a value as templates interpolate it into text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -75,7 +75,7 @@ def as_text(value: Any) -> str:
 
 
 def json_type(value: Any) -> str:
-    """The JSON name of a value's type, with its article, for messages."""
+    """Return the JSON name of a value's type, with its article, for messages."""
     if value is None:
         return "null"
     for python_type, name in _TYPE_NAMES:
@@ -96,7 +96,7 @@ _TYPE_NAMES: tuple[tuple[type, str], ...] = (
 
 def _refuse_boolean(value: Any) -> Any:
     if isinstance(value, bool):
-        # Python counts booleans as integers; a document that says `true` for a number is a mistake.
+        # Python counts booleans as integers. A document with `true` for a number is a mistake.
         raise ValueError("should be a number, not a boolean")
     return value
 
@@ -108,7 +108,7 @@ def _scalar_text(value: Any) -> Any:
 WholeNumber = Annotated[int, BeforeValidator(_refuse_boolean)]
 Number = Annotated[float, BeforeValidator(_refuse_boolean)]
 Text = Annotated[str, BeforeValidator(_scalar_text)]
-"""Text that also takes the number or boolean a template may have yielded."""
+"""Text that also accepts a number or boolean, which a template may yield."""
 Seconds = Annotated[
     float,
     BeforeValidator(parse_duration),

@@ -1,4 +1,4 @@
-"""The registry of node types: built-in ones, plugins found by entry point, and those an application adds."""
+"""The registry of node types: built-in types, plugins found by entry point, and those that an application adds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dalsegno.nodes.builtin import BUILTIN_TYPES
 from dalsegno.ports.node import NodeType
 
 PLUGIN_GROUP = "dalsegno.nodes"
+_BUILTIN_NAMES = {name for each in BUILTIN_TYPES for name in (each.spec.type, *each.spec.aliases)}
 
 
 class NodeRegistry:
@@ -24,7 +25,7 @@ class NodeRegistry:
             self.register(node_type)
 
     def register(self, node_type: NodeType) -> None:
-        """Add a type; refused as a whole when one of its names is taken."""
+        """Add a type; raise without adding anything if one of its names is taken."""
         names = (node_type.spec.type, *node_type.spec.aliases)
         for name in names:
             if not name or name != name.strip():
@@ -38,15 +39,19 @@ class NodeRegistry:
         self._names.update(dict.fromkeys(names, node_type))
 
     def find(self, type_name: str) -> NodeSpec | None:
-        """By type or alias."""
+        """Return the spec of a type or alias."""
         node_type = self._names.get(type_name)
         return node_type.spec if node_type is not None else None
 
     def types(self) -> Sequence[str]:
         return sorted(self._types)
 
+    def added(self) -> Sequence[str]:
+        """Return names and aliases of the types that are not built in."""
+        return sorted(self._names.keys() - _BUILTIN_NAMES)
+
     def get(self, type_name: str) -> NodeType:
-        """By type or alias; raises NotFound."""
+        """Return the type with that name or alias; raise NotFound."""
         try:
             return self._names[type_name]
         except KeyError:
@@ -56,7 +61,7 @@ class NodeRegistry:
 
 
 def builtin_registry(*, plugins: bool = True) -> NodeRegistry:
-    """A new registry with the built-in types and, unless declined, the installed plugins."""
+    """Return a new registry with the built-in types and, by default, the installed plugins."""
     registry = NodeRegistry(BUILTIN_TYPES)
     if plugins:
         load_plugins(registry, entry_points(group=PLUGIN_GROUP))
@@ -64,9 +69,9 @@ def builtin_registry(*, plugins: bool = True) -> NodeRegistry:
 
 
 def load_plugins(registry: NodeRegistry, plugins: Iterable[EntryPoint]) -> None:
-    """Register what each entry point gives: a NodeType, several, or a function without arguments returning those.
+    """Register the result of each entry point: a NodeType, several, or a function without arguments returning them.
 
-    A plugin that cannot be used is an error that names it: a workflow must not find its nodes missing later.
+    An unusable plugin is an error that names it. Otherwise a workflow would later miss its nodes.
     """
     for plugin in plugins:
         try:

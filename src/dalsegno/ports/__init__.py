@@ -1,1 +1,1 @@
-"""Protocols between the engine and everything outside it, guarantees numbered in their docstrings."""
+"""Protocols between the engine and everything outside it. Their docstrings number the guarantees."""

@@ -1,4 +1,4 @@
-"""Large values, kept apart from the rows that change often, and how many bytes an execution has stored."""
+"""The port of large values, kept apart from rows that change often, and of the bytes an execution has stored."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Blobs(Protocol):
     async def get(self, execution: str, blob: str) -> bytes: ...
 
     async def stored(self, execution: str) -> int:
-        """The execution's count."""
+        """Return the execution's byte count."""
 
     async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
         """Count bytes that the execution stores elsewhere; a negative size takes them back."""
@@ -37,7 +37,7 @@ class Blobs(Protocol):
 
 
 def refuse_over(stored: int, size: int, limit: int | None) -> None:
-    """Raise LimitExceeded where an execution that has ``stored`` bytes may not store ``size`` more."""
+    """Raise LimitExceeded if an execution that has ``stored`` bytes may not store ``size`` more."""
     if limit is not None and size > 0 and stored + size > limit:
         raise LimitExceeded(
             f"the execution has stored {stored:,} bytes and would store {size:,} more, above the limit stored_bytes of "

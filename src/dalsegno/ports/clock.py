@@ -1,4 +1,4 @@
-"""Time as a port, so that tests can move it."""
+"""Time as a port, so that tests can control it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node port: what the engine asks of a node type, and what a node may ask of the engine."""
+"""The node port: what the engine calls on a node type, and what a node may call on the engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class NodeError(Exception):
 
 
 class Unacceptable(Exception):
-    """Raised by a node's ``receive`` for a signal it has no use for: the node waits on for another."""
+    """Raised by a node's ``receive`` for a signal it cannot use: the node keeps waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +66,10 @@ class SleepUntil:
 
 @dataclass(frozen=True, slots=True)
 class AwaitSignal:
-    """Park the token until a signal of this name comes; its payload (as ``NodeType.receive`` takes it) is the output.
+    """Park the token until a signal of this name arrives; its payload (as ``NodeType.receive`` takes it) is the output.
 
     After ``timeout`` seconds the node fails with ``TIMEOUT``, which is not retried; without one, the node's own
-    ``timeout`` counts. ``question`` is what people are asked meanwhile: the list of open approvals shows it.
+    ``timeout`` applies. ``question`` is what people are asked meanwhile: the list of open approvals shows it.
     """
 
     name: str
@@ -79,10 +79,12 @@ class AwaitSignal:
 
 @dataclass(frozen=True, slots=True)
 class StartChild:
-    """Start an execution. With ``wait`` the token is parked until it has ended, and its output is the node's; without,
-    the node's output is its ``{id}`` at once. Only types declared with ``children=True`` may wait for one.
+    """Start an execution.
 
-    ``definition`` is the content hash of the very definition that is meant; ``workflow`` is then only its name.
+    With ``wait`` the token is parked until it has ended, and its output is the node's; without, the node's output
+    is its ``{id}`` at once. Only types declared with ``children=True`` may wait for one.
+
+    ``definition`` is the content hash of one exact definition; ``workflow`` is then only its name.
     """
 
     workflow: str
@@ -101,7 +103,7 @@ class Working:
 
 
 class NodeContext(Protocol):
-    """What a running node sees."""
+    """The interface of a running node to the engine."""
 
     outputs: Mapping[str, Any]
     """Outputs of the direct predecessors that are in the context, by node id, in edge order."""
@@ -129,7 +131,7 @@ class NodeContext(Protocol):
 
     @property
     def attempt(self) -> int:
-        """1 is the first."""
+        """1 for the first."""
 
     @property
     def now(self) -> float: ...
@@ -140,52 +142,62 @@ class NodeContext(Protocol):
 
     @property
     def payload(self) -> Any:
-        """What came over the incoming edge."""
+        """The payload of the incoming edge."""
 
     @property
     def input(self) -> Any:
         """The start payload."""
 
     def lookup(self, root: str) -> Any:
-        """Value of a root that the node's parameters mention (``$json``, ``$trigger``, a node id …)."""
+        """Return the value of a root that the node's parameters mention (``$json``, ``$trigger``, a node id …)."""
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
-        """Evaluates a parameter of kind ``condition`` or ``expression``."""
+        """Evaluate a parameter of kind ``condition`` or ``expression``."""
 
     async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
-        """The parameter's value for each set of local names. Unlike ``evaluate`` it lets other work of the process go
-        on, however long the expressions take."""
+        """Return the parameter's value for each set of local names.
+
+        Unlike ``evaluate`` it lets other work of the process run in between, however long the expressions take.
+        """
 
     async def give_way(self) -> None:
-        """Lets other work of the process go on; for loops over large data, every few milliseconds."""
+        """Let other work of the process run; for loops over large data, every few milliseconds."""
 
     def has_expression(self, parameter: str) -> bool:
-        """Whether the document gave that parameter."""
+        """Return True if the document gives that parameter."""
 
     def log(self, message: str, level: str = "info") -> None:
-        """A line in the execution's log view; not part of the history's sequence."""
+        """Write a line to the execution's log view, which is not part of the history's sequence."""
 
     def heartbeat(self) -> None:
-        """Tells that a long run is alive."""
+        """Report that a long run is alive."""
 
     @property
     def cancelled(self) -> bool:
-        """Whether this run was given up: its execution has ended, or its time is over. What it returns is ignored. For
-        ordinary functions, which run in threads and cannot be interrupted; an async function is cancelled instead."""
+        """Return True if this run was given up: its execution has ended, or its time is over.
+
+        The return value of such a run is ignored. For ordinary functions, which run in threads and cannot be
+        interrupted; an async function is cancelled instead.
+        """
 
     @property
     def credential_name(self) -> str | None:
-        """The credential that the document gives to the node, if it does."""
+        """Return the credential that the document gives to the node, if any."""
 
     def credential(self, name: str | None = None) -> Credential:
-        """A credential by its name, or the node's own; for ordinary functions, which run in threads. From here on its
-        values are taken out of whatever this run returns, raises and logs."""
+        """Return a credential by its name, or the node's own; for ordinary functions, which run in threads.
+
+        From then on its values are redacted from what this run returns, raises and logs.
+        """
 
     async def acredential(self, name: str | None = None) -> Credential:
-        """The same for async functions."""
+        """Return a credential, for async functions."""
 
     def redact(self, text: str) -> str:
-        """The text without the values that this run has resolved; for what a node cuts before it returns it."""
+        """Return the text without the values that this run has resolved.
+
+        For text that a node shortens before it returns it.
+        """
 
     @overload
     def transaction(self) -> AbstractAsyncContextManager[Any]: ...
@@ -196,10 +208,11 @@ class NodeContext(Protocol):
     def transaction(
         self, work: Callable[[Any], object] | None = None
     ) -> AbstractAsyncContextManager[Any] | None:
-        """What is written in it is stored together with this run's result, or not at all: exactly once.
+        """Open a transaction that is committed together with this run's result, or not at all: exactly once.
 
-        On PostgreSQL a block, ``async with ctx.transaction() as connection:``, with a connection of asyncpg. On SQLite
-        ``work``, a short function of a ``sqlite3.Connection``, which runs when the step is committed."""
+        On PostgreSQL a block, ``async with ctx.transaction() as connection:``, with a connection of asyncpg. On
+        SQLite ``work``, a short function of a ``sqlite3.Connection``, which runs when the step is committed.
+        """
 
 
 Execute = Callable[[NodeContext, Any], Awaitable[Any]]
@@ -217,12 +230,13 @@ class NodeType:
     execute: Execute
     description: str = ""
     needs: frozenset[str] = frozenset()
-    """Roots beside those in its parameters: ``$json`` for edit and list nodes, ``$payload``, ``$predecessors``."""
+    """Roots in addition to those in its parameters: ``$json`` for edit and list nodes, ``$payload``, ``$predecessors``.
+    """
     output_schema: Mapping[str, Any] = field(default_factory=dict)
     receive: Receive | None = None
-    """What a signal's payload becomes; without it, the payload is the output."""
+    """Turns a signal's payload into the output; without it, the payload is the output."""
     pure: bool = False
-    """Whether a run only computes: it has no effect, needs no service, and may be given up and done elsewhere."""
+    """A run only computes: it has no effect, needs no service, and may be abandoned and repeated elsewhere."""
 
 
 class NodeTypes(Protocol):
@@ -232,5 +246,8 @@ class NodeTypes(Protocol):
 
     def types(self) -> Sequence[str]: ...
 
+    def added(self) -> Sequence[str]:
+        """Return the names and aliases of types that do not come with Dal Segno."""
+
     def get(self, type_name: str) -> NodeType:
-        """By canonical type; raises NotFound."""
+        """Return a type by its canonical name; raises NotFound."""

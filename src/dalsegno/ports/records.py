@@ -1,4 +1,4 @@
-"""Small things that people set up (keys, credentials, webhooks, limits), and logs of what they did."""
+"""The port of small records that people set up (keys, credentials, webhooks, limits), and of logs of their changes."""
 
 from __future__ import annotations
 
@@ -25,32 +25,38 @@ class LogEntry(Struct, frozen=True, gc=False):
 
 
 class Records(Protocol):
-    """Kept beside definitions and history.
+    """Storage of records and logs, in the same store as definitions and history.
 
-    * **R1 compared**: a change that expects a version is made on that version or not at all; of many that expect the
-      same one, one succeeds.
+    * **R1 compared**: a change that expects a version is made on that version or not at all; of many that expect
+      the same one, one succeeds.
     * **R2 named**: a record is found by its kind and id alone, and listed by its id within its kind, page by page.
-    * **R3 whole**: ``data`` comes back as it was put, byte by byte.
-    * **R4 ordered log**: entries of a log are numbered upwards in the order in which they were appended, and are only
-      ever removed from the old end.
+    * **R3 whole**: ``data`` is returned exactly as it was put, byte by byte.
+    * **R4 ordered log**: entries of a log are numbered upwards in the order in which they were appended, and are
+      only ever removed from the old end.
     """
 
     async def put(self, kind: str, id: str, data: bytes, expected: int | None = None) -> Record | None:
-        """Creates or changes. ``expected``: the version it must have (0: it must not exist); None where it has not."""
+        """Create or change a record.
+
+        ``expected``: the version it must have (0: it must not exist). Return None if it has another one.
+        """
 
     async def get(self, kind: str, id: str) -> Record | None: ...
 
     async def page(self, kind: str, after: str = "", limit: int = 100) -> list[Record]:
-        """By id, those greater than ``after``."""
+        """Return records with ids greater than ``after``, by id."""
 
     async def remove(self, kind: str, id: str, expected: int | None = None) -> bool:
-        """Whether there was one (of that version)."""
+        """Remove a record. Return True if there was one (of that version)."""
 
     async def append(self, log: str, *data: bytes) -> int:
-        """An entry of each (there is at least one), in this order, all or none. The number of the last one."""
+        """Append an entry to each log (there is at least one), in this order, all or none.
+
+        Return the last one's number.
+        """
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:
-        """Newest first; ``before``: those with smaller numbers."""
+        """Return entries, newest first; ``before``: only those with smaller numbers."""
 
     async def trim(self, log: str, before: float, limit: int = 500) -> int:
-        """Removes at most ``limit`` entries that are older than this moment; how many went."""
+        """Remove at most ``limit`` entries that are older than this moment; return how many were removed."""

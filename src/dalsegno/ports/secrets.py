@@ -1,4 +1,4 @@
-"""Credentials as those see them who use them: a node, or a task, in a worker, while it runs."""
+"""The credentials port: credentials as a running node or task in a worker uses them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ CONNECTION_HEADERS = frozenset(
     )
 )
 """Request headers that belong to the connection: the HTTP client writes them, never a workflow or a credential.
-``Host`` chooses the service behind an address, so a token could go to another service than the one that was checked.
-The others frame the message or configure the connection; a wrong one lets a proxy read the request differently."""
+
+``Host`` chooses the service behind an address, so a token could go to another service than the one that was
+checked. The others frame the message or configure the connection; a wrong one lets a proxy read the request
+differently.
+"""
 PROXY_PREFIX = "proxy-"
 
 
 class Credential(Mapping[str, str]):
     """A credential with its values in the clear. It exists only while a node or task runs.
 
-    It says nothing about its values in a message, a log line or a debugger, and no store can hold it.
+    Its values do not appear in a message, a log line or a debugger, and no store can hold it.
     """
 
     __slots__ = ("_values", "hosts", "name", "sent_as", "type")
@@ -43,7 +46,7 @@ class Credential(Mapping[str, str]):
         self.type = type
         self.hosts = tuple(hosts)
         self.sent_as = sent_as
-        """The header or query parameter that carries it, where its type needs one."""
+        """The header or query parameter that carries it, if its type needs one."""
         self._values = dict(values)
 
     def __getitem__(self, field: str) -> str:
@@ -64,25 +67,30 @@ class Credential(Mapping[str, str]):
     def permits_host(
         self, host: str, port: int | None = None, scheme: str = "https", *, verified: bool = True
     ) -> bool:
-        """Whether its list of hosts has this one. An empty list has none. ``port``: None is the scheme's usual one;
-        ``verified``: whether the server's certificate is checked."""
+        """Return True if the credential's list of hosts permits this one. An empty list permits none.
+
+        ``port``: None is the scheme's default port; ``verified``: the server's certificate is checked.
+        """
         return any(host_fits(entry, host, port, scheme, verified=verified) for entry in self.hosts)
 
 
 class Secrets(Protocol):
-    """Where workers find credentials.
+    """The source of credentials for workers.
 
     * **S1 sealed**: what is stored can be read only with a key that is not in the store.
-    * **S2 bound**: without that key no stored value can be moved to another credential or field, and no list of hosts
-      or workflows be changed.
-    * **S3 fresh**: what was changed or removed counts from the next ``resolve`` on.
-    * **S4 approved**: where a credential lists workflows, a definition needs a listed name and an admin's approval of
+    * **S2 bound**: without that key no stored value can be moved to another credential or field, and no list of
+      hosts or workflows be changed.
+    * **S3 fresh**: a change or removal applies from the next ``resolve`` on.
+    * **S4 approved**: if a credential lists workflows, a definition needs a listed name and an admin's approval of
       its content.
     """
 
     async def resolve(self, name: str, workflow: str, definition: str | None = None) -> Credential:
-        """``definition``: content hash of what asks. Raises CredentialNotFound, CredentialRefused (not for this
-        workflow), DefinitionNotApproved, NoSecretKey or SecretUnreadable."""
+        """Return a credential for a definition (``definition`` is its content hash).
+
+        Raises CredentialNotFound, CredentialRefused (not for this workflow), DefinitionNotApproved, NoSecretKey or
+        SecretUnreadable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,20 +98,20 @@ class HostEntry:
     """An entry of a credential's list of hosts.
 
     ``api.example.com`` means https on port 443, ``api.example.com:8443`` https on that port, and ``:*`` any port.
-    ``http://…`` allows plain http there, too, and certificates that are not checked. ``*.example.com`` means its
+    ``http://…`` also allows plain http there, and certificates that are not checked. ``*.example.com`` means its
     subdomains, without example.com itself; ``*`` is any host.
     """
 
     host: str
     port: int | None
-    """None: the scheme's usual one."""
+    """None: the scheme's default port."""
     any_port: bool
     plain: bool
-    """Whether plain http is allowed."""
+    """Plain http is allowed."""
 
     @classmethod
     def parse(cls, text: str) -> HostEntry:
-        """Raises ValueError for a scheme or port that is none."""
+        """Parse an entry; raises ValueError for an invalid scheme or port."""
         lowered = text.lower()
         scheme, sign, rest = lowered.rpartition("://")
         if sign and scheme not in USUAL_PORTS:
@@ -118,7 +126,7 @@ class HostEntry:
         return cls(host, int(port), any_port=False, plain=scheme == "http")
 
     def names(self, host: str) -> bool:
-        """Whether it means this host, on whichever port."""
+        """Return True if it covers this host, on any port."""
         name = host.lower().strip("[]").rstrip(".")
         wanted = self.host.strip("[]").rstrip(".")
         if wanted in (EVERYTHING, name):
@@ -140,7 +148,7 @@ def host_fits(
 
 
 def host_entry(host: str, port: int | None, scheme: str, *, verified: bool = True) -> str:
-    """The entry that permits this address and nothing else."""
+    """Return the entry that permits this address and nothing else."""
     shown = f"[{host}]" if ":" in host else host
     if port is not None and port != USUAL_PORTS.get(scheme):
         shown = f"{shown}:{port}"

@@ -1,4 +1,4 @@
-"""Shares of what a process has few of, such as threads: no workflow may hold all of it."""
+"""Shares of a scarce resource of a process, such as threads: no workflow may hold all of it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections import deque
 
 
 def share_of(capacity: int, share: float) -> int:
-    """How many of ``capacity`` one workflow may hold. The others get a whole number, which may be none."""
+    """Return how many of ``capacity`` one workflow may hold.
+
+    At least 1. The rest, kept for the others, may be 0.
+    """
     held_back = int(capacity * (1 - share) + 1e-9)
     return max(capacity - held_back, 1)
 
 
 class FairSlots:
-    """``capacity`` slots, of which one workflow may hold a share. Those who wait are served in turns by workflow,
-    within a workflow in their order. For one event loop."""
+    """``capacity`` slots, of which one workflow may hold a share.
+
+    Waiters are served in turns by workflow, within a workflow in their order. For one event loop.
+    """
 
     def __init__(self, capacity: int, share: float) -> None:
         self.capacity = capacity

@@ -1,7 +1,7 @@
-"""Transactions that a step shares with the work of its task: both are stored, or neither is.
+"""The port of transactions that a step shares with the work of its task: both are stored, or neither is.
 
-* **T1 together**: what the work wrote is there exactly if the transition was applied. A step that is refused (its lease
-  is lost, its execution has ended) leaves nothing of it behind.
+* **T1 together**: the rows that the work wrote exist exactly if the transition was applied. A step that is refused
+  (its lease is lost, its execution has ended) leaves none of them behind.
 * **T2 once**: a crash at any moment means that both happen later, or that both have happened.
 """
 
@@ -16,18 +16,18 @@ from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Outcome, Transition
 
 Work = Callable[[Any], object]
-"""Statements on the store's own connection, which it is given."""
+"""Statements on the store's own connection, which is the argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallerConnection:
-    """The driver's own connection of a caller, in whose transaction an execution is started."""
+    """A caller's own driver connection, in whose transaction an execution is started."""
 
     driver: Any
     loop: AbstractEventLoop | None = None
-    """On which its statements must be awaited; None for one that needs no loop, or knows its own."""
+    """The event loop on which its statements must be awaited; None if it needs none, or knows its own."""
     begins_late: bool = False
-    """The caller has begun a transaction of which the driver learns with the first statement that writes."""
+    """The caller has begun a transaction that the driver opens only with the first statement that writes."""
 
 
 class WorkFailed(Exception):
@@ -39,33 +39,43 @@ class WorkFailed(Exception):
 
 
 class TransactionLost(Unavailable):
-    """The store went away under the task's own statements: nothing of them is stored, and nothing is wrong with the
-    task. Its token is handed back."""
+    """The store was lost during the task's own statements.
+
+    Nothing of them is stored, and the task is not at fault. Its token is handed back.
+    """
 
 
 class StepTransaction(Protocol):
     connection: Any
-    """The driver's own; None where work is handed over instead."""
+    """The driver's connection; None if work is handed over instead."""
 
     async def commit(self, transition: Transition) -> Outcome:
-        """Applies the transition and ends the transaction, if the outcome is ``Applied``. After any other outcome it is
-        open still, as if this had not been tried. Raises WorkFailed."""
+        """Apply the transition and end the transaction, if the outcome is ``Applied``.
+
+        After any other outcome the transaction is still open, as if the commit had not been tried. Raises
+        WorkFailed.
+        """
 
     def is_lost(self) -> bool:
-        """Whether the store has gone away under it."""
+        """Return True if the store was lost during the transaction."""
 
     async def own_fault(self) -> Exception | None:
-        """Of one that is lost: the task's failure, if it is the task's own doing. Nothing of it is stored."""
+        """Return, for a lost transaction, the task's failure if the task itself caused the loss.
+
+        Nothing of it is stored.
+        """
 
     async def rollback(self) -> None: ...
 
 
 class Transactions(Protocol):
     takes_work: bool
-    """Whether work is handed over to run in the commit. Else the step gets a connection to work with."""
+    """Work is handed over to run in the commit. Otherwise the step gets a connection to work with."""
 
     async def open(self, work: Sequence[Work] = ()) -> StepTransaction: ...
 
     async def start(self, connection: CallerConnection, transition: Transition) -> Outcome:
-        """Applies the start of an execution in a transaction that the caller has begun on a connection of its own, and
-        ends or undoes as it likes."""
+        """Apply the start of an execution in a transaction that the caller has begun on its own connection.
+
+        The caller commits it or rolls it back.
+        """

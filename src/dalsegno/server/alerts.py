@@ -1,197 +1,193 @@
-"""Failure alerts as people set them up: whom to tell when executions of a workflow fail.
+"""Delivery of failure alerts, apart from request handling: no request or step waits for it.
 
-Addresses of receivers may be secrets themselves (the URL of a chat's webhook is), so they are kept in the vault, and
-with them the secret that signs what is sent there (Standard Webhooks).
+Each alert has one state record, changed by compare-and-set: the time up to which failures were searched, the
+failures still to be reported, and the lease of the process that works on it. One process at a time works on an
+alert; after a crash another process takes over when the lease expires.
+A failure is added to the record once and removed when the receiver has accepted its message. If a process dies
+between the two, another one sends the same message again, with the same id.
 """
 
 from __future__ import annotations
 
-import base64
-import re
-import secrets
-from collections.abc import Mapping, Sequence
-from urllib.parse import urlsplit
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from dalsegno.engine.secrets import NewCredential, Vault
-from dalsegno.errors import CredentialNotFound, InvalidInput, NoSecretKey, NotFound, SecretUnreadable
-from dalsegno.model.definition import VERSION_SIGN
-from dalsegno.ports.records import Record, Records
+from dalsegno.admin.alerts import STATE, Alert, AlertRecords, Failed, Message, failed_of, send, test_message
+from dalsegno.errors import DalSegnoError, OperatorError, StoreLost
+from dalsegno.model.execution import ExecutionKind, ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.server.services import ServerServices
 
-KIND = "alert"
-STATE = "alert-state"
-ID = "[A-Za-z0-9][A-Za-z0-9_.-]{0,79}"
-ADDRESS = r"[^@\s,;<>]{1,64}@[A-Za-z0-9.-]{1,255}"
-URL = "url"
-SECRET = "secret"  # noqa: S105 - the name of a field, as the two below
-PREVIOUS = "previous_secret"
-PREVIOUS_UNTIL = "previous_until"
-SECRET_BYTES = 32
-MOST_ADDRESSES = 20
-LONGEST_OVERLAP = 30 * 86_400.0
+logger = logging.getLogger("dalsegno.alerts")
 
-
-class Alert(Struct, frozen=True):
-    """Goes either to ``mail`` or to a URL that is in the vault."""
-
-    id: str
-    workflow: str | None = None
-    """None: every workflow."""
-    mail: tuple[str, ...] = ()
-    every: float = 60.0
-    """Seconds between two messages; what fails meanwhile comes with the next one."""
-    enabled: bool = True
-    created_at: float = 0.0
-    """Also when it was changed: failures before that are not told."""
-    target: str = ""
-    """What may be shown of the receiver; set when it is stored."""
-    signed: bool = False
-    """Whether messages carry a signature. Not by mail, and not where it was set up before there were signatures."""
+LOOK_EVERY = 2.0
+WITHOUT_ALERTS = 10
+"""Factor by which the polling interval is longer while no alert exists. The first alert reports failures from its
+creation on."""
+GRACE = 2.0
+OVERLAP = 30.0
+"""Seconds by which the end of an execution may become visible later than its timestamp: clocks differ, and commits
+take time."""
+LEASE = 120.0
+REMEMBER_EVERY = 300.0
+"""Seconds after which the search position is saved even though nothing was found."""
+LISTED = 50
+PAGE = 200
+BACK_OFF = (5.0, 30.0, 120.0, 600.0, 3600.0)
+KINDS: tuple[ExecutionKind, ...] = ("graph", "script", "python", "task", "schedule")
+PART_OF_ANOTHER = ("child", "task")
+"""Relations of executions whose failure is that of their parent, or is handled by it."""
 
 
-class SavedAlert(Struct, frozen=True):
-    alert: Alert
-    is_new: bool
-    secret: str | None = None
-    """The secret that signs its messages, where one was made. It cannot be read again."""
+class State(Struct, frozen=True):
+    looked: float
+    seen: tuple[str, ...] = ()
+    """Executions that ended so recently that the next search finds them again."""
+    waiting: tuple[Failed, ...] = ()
+    count: int = 0
+    """Number of waiting failures; only some of them are listed."""
+    batch: Message | None = None
+    """The message being sent, until the receiver accepts it."""
+    told_at: float = 0.0
+    tries: int = 0
+    next_try: float = 0.0
+    leased_until: float = 0.0
+    error: str | None = None
 
 
-class Receiver(Struct, frozen=True):
-    """Where messages are posted, and the secrets that sign them: the newest first, two for a while after a rotation."""
-
-    url: str
-    secrets: tuple[str, ...] = ()
-
-
-class AlertBook:
-    def __init__(self, records: Records, vault: Vault) -> None:
-        self.records = records
-        self.vault = vault
-
-    async def put(self, alert: Alert, url: str | None) -> SavedAlert:
-        """Create or change an alert. A secret is made for a new receiver, and kept for the host that has it."""
-        _check(alert, url)
-        alert = msgspec.structs.replace(alert, target=_shown(url, alert.mail), signed=url is not None)
-        made = None
-        if url is not None:
-            kept = _kept(await self._fields(alert.id), url)
-            made = None if SECRET in kept else new_secret()
-            await self._seal(alert.id, {SECRET: made or "", **kept, URL: url})
-        else:
-            await self._forget(alert.id)
-        before = await self.records.get(KIND, alert.id)
-        await self.records.put(KIND, alert.id, msgspec.json.encode(alert))
-        return SavedAlert(alert, before is None, made)
-
-    async def rotate(self, id: str, overlap: float, now: float) -> str:
-        """A new secret. The one before signs as well for ``overlap`` seconds, so that receivers can change over."""
-        if not 0 <= overlap <= LONGEST_OVERLAP:
-            raise InvalidInput(f"'overlap' is from 0 to {LONGEST_OVERLAP / 86_400:g} days")
-        alert = await self.get(id)
-        if alert.mail:
-            raise InvalidInput(f"alert '{id}' goes by mail, which is not signed")
-        fields = await self.vault.resolve(_name(id), _reader(id))
-        before = {}
-        if SECRET in fields and overlap > 0:
-            before = {PREVIOUS: fields[SECRET], PREVIOUS_UNTIL: f"{now + overlap:.0f}"}
-        made = new_secret()
-        await self._seal(id, {URL: fields[URL], SECRET: made, **before})
-        await self.records.put(KIND, id, msgspec.json.encode(msgspec.structs.replace(alert, signed=True)))
-        return made
-
-    async def receiver(self, alert: Alert, now: float) -> Receiver:
-        fields = await self.vault.resolve(_name(alert.id), _reader(alert.id))
-        found = [fields[SECRET]] if SECRET in fields else []
-        if PREVIOUS in fields and now < float(fields[PREVIOUS_UNTIL]):
-            found.append(fields[PREVIOUS])
-        return Receiver(fields[URL], tuple(found))
-
-    async def _fields(self, id: str) -> Mapping[str, str]:
-        """As they are stored; empty where there are none, or where no key opens them any more."""
-        try:
-            return dict(await self.vault.resolve(_name(id), _reader(id)))
-        except (CredentialNotFound, NoSecretKey, SecretUnreadable):
-            return {}
-
-    async def _seal(self, id: str, fields: Mapping[str, str]) -> None:
-        await self.vault.put(NewCredential(_name(id), "custom", fields, (), (_reader(id),)))
-
-    async def get(self, id: str) -> Alert:
-        found = await self.records.get(KIND, id) if re.fullmatch(ID, id) else None
-        if found is None:
-            raise NotFound(f"there is no alert '{id[:100]}'; `dalsegno alerts ls` lists them")
-        return _read(found)
-
-    async def page(self, after: str = "", limit: int = 100) -> Sequence[Alert]:
-        return [_read(record) for record in await self.records.page(KIND, after, limit)]
-
-    async def remove(self, id: str) -> None:
-        await self.get(id)
-        await self.records.remove(KIND, id)
-        await self.records.remove(STATE, id)
-        await self._forget(id)
-
-    async def _forget(self, id: str) -> None:
-        try:
-            await self.vault.remove(_name(id))
-        except CredentialNotFound:
-            return
-
-
-def new_secret() -> str:
-    """As Standard Webhooks writes them."""
-    return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
-
-
-def _kept(fields: Mapping[str, str], url: str) -> dict[str, str]:
-    """Secrets of the receiver before, where it is the same host: another one must not know what signs for it."""
-    if URL not in fields or urlsplit(fields[URL]).netloc != urlsplit(url).netloc:
-        return {}
-    return {name: fields[name] for name in (SECRET, PREVIOUS, PREVIOUS_UNTIL) if name in fields}
-
-
-def _shown(url: str | None, mail: Sequence[str]) -> str:
-    """Without what may be secret in it."""
-    if url is None:
-        return ", ".join(mail)
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.hostname or ''}/…"
-
-
-def _check(alert: Alert, url: str | None) -> None:
-    if re.fullmatch(ID, alert.id) is None:
-        raise InvalidInput(f"'id': {alert.id[:100]!r} does not fit; use up to 80 letters, digits and _ - .")
-    if (url is None) == (not alert.mail):
-        raise InvalidInput("give either 'url' or 'mail': where the alert goes")
-    if url is not None and not url.isprintable():
-        raise InvalidInput("'url' holds characters that cannot be printed; write them percent-encoded")
-    if url is not None and not _is_web(url):
-        raise InvalidInput("'url' must begin with http:// or https:// and name a host")
-    if len(alert.mail) > MOST_ADDRESSES:
-        raise InvalidInput(f"'mail' takes at most {MOST_ADDRESSES} addresses")
-    wrong = next((each for each in alert.mail if re.fullmatch(ADDRESS, each) is None), None)
-    if wrong is not None:
-        raise InvalidInput(f"'mail': {wrong[:100]!r} is no address; write it like 'ops@example.com'")
-
-
-def _is_web(url: str) -> bool:
+@asynccontextmanager
+async def alerting(services: ServerServices) -> AsyncIterator[None]:
+    over = asyncio.Event()
+    task = asyncio.create_task(_serve(Alerting(services), over), name="dalsegno-alerts")
     try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        return False
+        yield
+    finally:
+        over.set()
+        _, unfinished = await asyncio.wait((task,), timeout=GRACE)
+        if unfinished:  # the receiver does not answer; the next process sends the message again
+            task.cancel()
+            await asyncio.wait((task,))
 
 
-def _read(record: Record) -> Alert:
-    return msgspec.json.decode(record.data, type=Alert)
+async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
+    while not over.is_set():
+        pause = LOOK_EVERY
+        try:
+            pause = LOOK_EVERY if await alerting.round() else WITHOUT_ALERTS * LOOK_EVERY
+        except StoreLost:
+            return  # the process is stopping
+        except OperatorError as error:
+            logger.warning("alerts have to wait: %s", error)
+        except Exception:  # a bug here must not stop all alerts for good
+            logger.exception("alerts have to wait")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await over.wait()
 
 
-def _name(id: str) -> str:
-    return f"alert.{id}"
+class Alerting:
+    def __init__(self, services: ServerServices) -> None:
+        self.services = services
+        self.records = services.client.stack.records
+        self.clock = services.client.stack.clock
+        self.book = AlertRecords(self.records, services.engine.vault)
+
+    async def round(self) -> bool:
+        """Process every alert once. Return whether there are any alerts."""
+        after = ""
+        while page := await self.book.page(after, PAGE):
+            for alert in page:
+                if alert.enabled:
+                    await self._tend(alert)
+            after = page[-1].id
+        return bool(after)
+
+    async def _tend(self, alert: Alert) -> None:
+        """Search and deliver for one alert. Writes only if something changed, which is rare."""
+        record = await self.records.get(STATE, alert.id)
+        state, version = State(alert.created_at), 0
+        if record is not None:
+            state, version = msgspec.json.decode(record.data, type=State), record.version
+        now = self.clock.now()
+        if state.leased_until > now:
+            return
+        found = _packed(alert, await self._looked(alert, state, now), now)
+        batch = found.batch if found.next_try <= now else None
+        if batch is None:
+            if found.count != state.count or now - state.looked > REMEMBER_EVERY:
+                await self._save(alert.id, found, version)
+            return
+        # Save the state before sending: the message is then delivered even after a crash, and only by this process
+        # meanwhile.
+        mine = await self._save(alert.id, replace(found, leased_until=now + LEASE), version)
+        if mine is not None:
+            await self._save(alert.id, await self._told(alert, found, batch), mine)
+
+    async def _save(self, id: str, state: State, version: int) -> int | None:
+        record = await self.records.put(STATE, id, msgspec.json.encode(state), version)
+        return record.version if record is not None else None
+
+    # -- finding failures -------------------------------------------------------------------------------------
+
+    async def _looked(self, alert: Alert, state: State, now: float) -> State:
+        found = await self._failed(alert, max(alert.created_at, state.looked - OVERLAP))
+        known = frozenset(state.seen)
+        new = [view for view in found if view.id not in known and view.relation not in PART_OF_ANOTHER]
+        listed = [failed_of(view, self._base()) for view in new[: LISTED - len(state.waiting)]]
+        return replace(
+            state,
+            looked=now,
+            seen=tuple(view.id for view in found if (view.ended_at or now) >= now - OVERLAP),
+            waiting=(*state.waiting, *listed),
+            count=state.count + len(new),
+            leased_until=0.0,
+        )
+
+    async def _failed(self, alert: Alert, since: float) -> list[ExecutionView]:
+        where = ExecutionFilter(alert.workflow, ("FAILED",), kinds=KINDS, ended_since=since)
+        found: list[ExecutionView] = []
+        while page := await self.services.client.executions(where, found[-1].id if found else None, PAGE):
+            found += page
+        return sorted(found, key=lambda view: (view.ended_at or 0.0, view.id))
+
+    def _base(self) -> str:
+        settings = self.services.settings
+        named = next((name for name in settings.names if name != "*"), None)
+        return f"https://{named}" if named is not None else f"http://{settings.host}:{settings.port}"
+
+    # -- delivery ---------------------------------------------------------------------------------------------
+
+    async def _told(self, alert: Alert, state: State, batch: Message) -> State:
+        try:
+            await self.send(alert, batch)
+        except DalSegnoError as error:
+            pause = BACK_OFF[min(state.tries, len(BACK_OFF) - 1)]
+            logger.warning("alert '%s' was not delivered (%s); next try in %.0f s", alert.id, error, pause)
+            later = self.clock.now() + pause
+            return replace(state, tries=state.tries + 1, next_try=later, error=str(error))
+        return replace(state, batch=None, told_at=self.clock.now(), tries=0, next_try=0.0, error=None)
+
+    async def send(self, alert: Alert, message: Message) -> None:
+        """Send a message. Raises NotDelivered, or the vault's error."""
+        await send(self.book, alert, message, self.services.app.egress, self.clock.now())
+
+    async def test(self, alert: Alert) -> None:
+        """Send a test message now, regardless of waiting failures."""
+        await self.send(alert, test_message(alert, self._base()))
 
 
-def _reader(id: str) -> str:
-    """In the place of a workflow that may use the credential: no workflow has such a name."""
-    return f"{VERSION_SIGN}alert.{id}"
+def _packed(alert: Alert, state: State, now: float) -> State:
+    """Batch the waiting failures into one message if the previous message was accepted long enough ago."""
+    if state.batch is not None or not state.count or now < state.told_at + alert.every:
+        return state
+    text = f"{alert.id}\0{state.waiting[0].execution}\0{now}"
+    named = hashlib.sha256(text.encode()).hexdigest()[:32]
+    return replace(state, batch=Message(named, alert.id, state.count, state.waiting), waiting=(), count=0)

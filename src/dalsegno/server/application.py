@@ -1,7 +1,15 @@
-"""The FastAPI application: routes, errors, and the engine that lives as long as the server."""
+"""The FastAPI application: routes, error handlers, and the engine, which starts and stops with the server.
+
+While it runs, the server also writes the audit log and the last uses of keys, removes expired records, counts
+metrics, and runs the orchestrator of remote workers.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,49 +19,120 @@ from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from dalsegno.app import App
-from dalsegno.engine.offload import OffloadLimits
-from dalsegno.engine.warm_up import HTTP_NODE, warm_up
-from dalsegno.server import problems, reference
-from dalsegno.server.access_log import redact_access_log
-from dalsegno.server.alerting import alerting
-from dalsegno.server.deadlines import Deadlines, will_make
-from dalsegno.server.duty import on_duty
-from dalsegno.server.guard import Guard
-from dalsegno.server.head import HeadAsGet
-from dalsegno.server.metrics import Counted
-from dalsegno.server.office import Office
-from dalsegno.server.operation import operated
-from dalsegno.server.route import PREFIX
-from dalsegno.server.routes.alerts import router as alerts
+from dalsegno.engine.process import HTTP_NODE, warm_up
+from dalsegno.engine.subprocesses.job_pool import OffloadLimits
+from dalsegno.errors import OperatorError, StoreLost
+from dalsegno.server.alerts import alerting
+from dalsegno.server.http import openapi as reference
+from dalsegno.server.http import problems
+from dalsegno.server.http.access_log import redact_access_log
+from dalsegno.server.http.deadlines import Deadlines, will_make
+from dalsegno.server.http.guard import Guard
+from dalsegno.server.http.paths import EncodedSlashes
+from dalsegno.server.http.responses import HeadAsGet
+from dalsegno.server.http.route import PREFIX
+from dalsegno.server.http.routing import Table, TableRoutes
+from dalsegno.server.operations import metrics, store_probe
+from dalsegno.server.operations.metrics import Counted
+from dalsegno.server.operations.remote_workers import stop_remote
+from dalsegno.server.routes.admin import (
+    alerts_router,
+    audit_router,
+    credentials_router,
+    keys_router,
+    session_router,
+)
 from dalsegno.server.routes.approvals import router as approvals
-from dalsegno.server.routes.audit import router as audit
-from dalsegno.server.routes.bulk import router as bulk
-from dalsegno.server.routes.credentials import router as credentials
-from dalsegno.server.routes.dead import router as dead
-from dalsegno.server.routes.definition_approvals import router as definition_approvals
+from dalsegno.server.routes.definition_approvals import definition_approvals_router, protected_names_router
 from dalsegno.server.routes.definitions import router as definitions
-from dalsegno.server.routes.errors import router as errors
-from dalsegno.server.routes.executions import router as executions
-from dalsegno.server.routes.health import router as health
-from dalsegno.server.routes.hooks import router as hooks
+from dalsegno.server.routes.executions import bulk_router, executions_router, waiting_router
 from dalsegno.server.routes.inspection import router as inspection
-from dalsegno.server.routes.keys import router as keys
-from dalsegno.server.routes.limits import router as limits
-from dalsegno.server.routes.metrics import router as metrics
-from dalsegno.server.routes.protected_names import router as protected_names
-from dalsegno.server.routes.queues import router as queues
+from dalsegno.server.routes.operations import (
+    dead_router,
+    errors_router,
+    health_router,
+    limits_router,
+    metrics_router,
+    queues_router,
+    workers_router,
+)
 from dalsegno.server.routes.schedules import router as schedules
-from dalsegno.server.routes.session import router as session
-from dalsegno.server.routes.stream import router as stream
+from dalsegno.server.routes.streams import router as stream
 from dalsegno.server.routes.submissions import router as submissions
-from dalsegno.server.routes.tasks import router as tasks
-from dalsegno.server.routes.waiting import router as waiting
-from dalsegno.server.routes.webhooks import router as webhooks
-from dalsegno.server.routes.workers import router as workers
+from dalsegno.server.routes.tasks import manual_tasks_router, tasks_router
+from dalsegno.server.routes.webhooks import hooks_router, webhooks_router
+from dalsegno.server.services import ServerServices
 from dalsegno.server.settings import ServerSettings
-from dalsegno.server.slashes import EncodedSlashes
-from dalsegno.server.table import Table, TableRoutes
 from dalsegno.version import __version__
+
+logger = logging.getLogger("dalsegno.server")
+
+WRITE_EVERY = 0.25
+SWEEP_EVERY = 3600.0
+AFTER_TROUBLE = 5.0
+
+
+@asynccontextmanager
+async def on_duty(services: ServerServices) -> AsyncIterator[None]:
+    """Run the background work around request handling: the keys are loaded before the first request, the audit log
+    is written after the last one."""
+    await services.authenticator.keys()
+    over = asyncio.Event()
+    task = asyncio.create_task(_serve(services, over), name="dalsegno-duty")
+    try:
+        yield
+    finally:
+        over.set()  # not cancelled: a batch in progress is written completely
+        await services.authenticator.close()
+        await store_probe.end_look(services.client.stack)
+        await metrics.end_look(services.client.stack)
+        await task
+        await services.audit.close()
+
+
+async def _serve(services: ServerServices, over: asyncio.Event) -> None:
+    swept: float | None = None
+    while not over.is_set():
+        try:
+            await _write(services)
+            if swept is None or time.monotonic() - swept >= SWEEP_EVERY:
+                await _sweep(services)
+                swept = time.monotonic()
+            pause = WRITE_EVERY
+        except StoreLost:
+            return  # the process is stopping
+        except OperatorError as error:
+            logger.warning("the audit log has to wait: %s", error)
+            pause = AFTER_TROUBLE
+        except Exception:  # a bug here must not stop the audit log for good
+            logger.exception("the audit log has to wait")
+            pause = AFTER_TROUBLE
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await over.wait()
+
+
+async def _write(services: ServerServices) -> None:
+    await services.audit.flush()
+    if services.settings.audit_rows is not None:
+        await services.audit.trim_to(services.settings.audit_rows)
+    await services.authenticator.write_uses()
+
+
+async def _sweep(services: ServerServices) -> None:
+    await services.authenticator.sessions.sweep()
+    if services.settings.audit_seconds is not None:
+        await services.audit.trim(services.settings.audit_seconds)
+
+
+@asynccontextmanager
+async def operated(services: ServerServices) -> AsyncIterator[None]:
+    services.meter.watch(services.engine)
+    try:
+        yield
+    finally:
+        await stop_remote(services)
+
 
 DESCRIPTION = """\
 Durable workflows over HTTP: deploy graphs and scripts, start them, watch them live, and operate them.
@@ -62,33 +141,34 @@ Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` 
 """
 
 LOADED_LATER = (HTTP_NODE, "anyio._backends._asyncio", "encodings.utf_8_sig", "encodings.idna", "gzip")
-"""Imported by a node, the framework and the standard library when they are first needed."""
+"""Modules that a node, the framework or the standard library would otherwise import on first use."""
 ROUTERS = (
     definitions,
     stream,
-    bulk,
-    executions,
+    bulk_router,
+    executions_router,
     submissions,
     inspection,
-    waiting,
-    keys,
-    session,
-    audit,
-    tasks,
-    credentials,
-    definition_approvals,
-    protected_names,
-    workers,
-    queues,
-    limits,
-    dead,
+    waiting_router,
+    keys_router,
+    session_router,
+    audit_router,
+    tasks_router,
+    manual_tasks_router,
+    credentials_router,
+    definition_approvals_router,
+    protected_names_router,
+    workers_router,
+    queues_router,
+    limits_router,
+    dead_router,
     schedules,
-    webhooks,
-    hooks,
+    webhooks_router,
+    hooks_router,
     approvals,
-    alerts,
-    health,
-    errors,
+    alerts_router,
+    health_router,
+    errors_router,
 )
 
 
@@ -111,7 +191,7 @@ def checks_of(settings: ServerSettings) -> OffloadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """What runs in this process beside the server itself."""
+    """The roles that run in this process beside the server."""
 
     worker: bool = True
     scheduler: bool = True
@@ -120,45 +200,45 @@ class Roles:
 def create_application(
     app: App, settings: ServerSettings | None = None, roles: Roles | None = None
 ) -> FastAPI:
-    """An ASGI application around ``app``. Its engine starts and stops with the server."""
+    """Return an ASGI application around ``app``. Its engine starts and stops with the server."""
     settings, roles = settings or ServerSettings(), roles or Roles()
-    office, table = Office(app, settings), Table(ROUTERS, PREFIX)
+    services, table = ServerServices(app, settings), Table(ROUTERS, PREFIX)
     redact_access_log()
 
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
-            application.state.office = office
+            application.state.services = services
             app.client.offload.configure(checks_of(settings))
             app.client.launcher.announce = will_make
             warm_up(app.registry, LOADED_LATER)
-            async with on_duty(office), operated(office), alerting(office), office.errands:
+            async with on_duty(services), operated(services), alerting(services), services.background_tasks:
                 yield
 
     application = FastAPI(
         **ABOUT,
         lifespan=lifespan,
-        openapi_url=None,  # see `reference`: the framework renders it in the event loop, with every request
-        docs_url=None,  # the framework's page loads scripts from elsewhere
+        openapi_url=None,  # see `reference`: the framework would render it in the event loop, on every request
+        docs_url=None,  # the framework's page loads scripts from other hosts
         redoc_url=None,
     )
     application.add_middleware(EncodedSlashes)
     application.add_middleware(HeadAsGet)
     application.add_middleware(GZipMiddleware, minimum_size=1000)
-    application.add_middleware(Deadlines, office=office)
-    application.add_middleware(Guard, office=office, table=table)
-    application.add_middleware(Counted, meter=office.meter)
+    application.add_middleware(Deadlines, services=services)
+    application.add_middleware(Guard, services=services, table=table)
+    application.add_middleware(Counted, meter=services.meter)
     reference.install(application, _described)
     problems.install(application)
     application.router.routes.append(TableRoutes(table))
-    application.include_router(metrics)
+    application.include_router(metrics_router)
     return application
 
 
 def _described() -> dict[str, Any]:
-    """The document of all routes, as the framework renders it."""
+    """Return the OpenAPI document of all routes, as the framework renders it."""
     application = FastAPI(**ABOUT, openapi_url=None)
     for router in ROUTERS:
         application.include_router(router, prefix=PREFIX)
-    application.include_router(metrics)
+    application.include_router(metrics_router)
     return application.openapi()

@@ -1,4 +1,4 @@
-"""For tests, yours and ours: a kit to run workflows in, a clock that can be set, the contract suite, the simulator."""
+"""Testing: a kit to run workflows in tests, a settable clock, the contract suite, the simulator."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dalsegno.testing.clock import FakeClock
     from dalsegno.testing.kit.crashes import Crash
-    from dalsegno.testing.kit.explaining import Stuck
+    from dalsegno.testing.kit.diagnosis import Stuck
     from dalsegno.testing.kit.kit import TestKit
     from dalsegno.testing.kit.mocking import Call, Mock
 
@@ -19,13 +19,13 @@ _HOMES = {
     "Crash": "dalsegno.testing.kit.crashes",
     "FakeClock": "dalsegno.testing.clock",
     "Mock": "dalsegno.testing.kit.mocking",
-    "Stuck": "dalsegno.testing.kit.explaining",
+    "Stuck": "dalsegno.testing.kit.diagnosis",
     "TestKit": "dalsegno.testing.kit.kit",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded on first use: the simulator and the contract suite need none of the kit, and the other way round."""
+    """Load a name on first use. The simulator and the contract suite do not need the kit, nor the kit them."""
     if name not in _HOMES:
         raise AttributeError(f"module 'dalsegno.testing' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)

@@ -1,13 +1,13 @@
-"""A clock that stands still until a test moves it."""
+"""A clock that advances only when a test moves it."""
 
 from __future__ import annotations
 
 MIDNIGHT = 1_700_006_400.0
-"""15 November 2023, 00:00 UTC: a round moment to start from."""
+"""15 November 2023, 00:00 UTC."""
 
 
 class FakeClock:
-    """Satisfies the Clock port. Shared by every component of one engine, as guarantee C1 asks."""
+    """Implements the Clock port. All components of one engine share it, as guarantee C1 requires."""
 
     def __init__(self, now: float = MIDNIGHT) -> None:
         self._now = now
@@ -16,10 +16,10 @@ class FakeClock:
         return self._now
 
     def advance(self, seconds: float) -> float:
-        """Moves on and returns the new time."""
+        """Move the clock forward and return the new time."""
         self._now += seconds
         return self._now
 
     def set(self, now: float) -> None:
-        """Jumps, backwards too: machines' clocks do."""
+        """Set the clock. It may go backwards, as machine clocks do."""
         self._now = now

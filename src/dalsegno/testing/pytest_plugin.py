@@ -1,4 +1,7 @@
-"""The pytest plugin: fixtures for tests of workflows. Loaded by entry point; nothing else here needs pytest."""
+"""The pytest plugin: fixtures for tests of workflows.
+
+It is loaded by entry point; no other module here needs pytest.
+"""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger
-from dalsegno.adapters.postgres.known import Known
+from dalsegno.adapters.postgres.commit.cached import CachedExecutions
 from tests.adapters.postgres.conftest import OpenLedger
 
 ALL = "execution, flight, token, event, output, outbox, left_context, execution_tag, worker, machine, inbox, mailbox"
@@ -30,6 +30,6 @@ async def come_to_the_same(
     short = await play(ledger)
     assert ledger.commits.known.hits > 0
     await rows(ledger, f"TRUNCATE {ALL}")
-    monkeypatch.setattr(Known, "take", lambda *_: None)
+    monkeypatch.setattr(CachedExecutions, "take", lambda *_: None)
 
     assert await play(await open_ledger()) == short

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dalsegno.adapters.postgres import PostgresStore
-from dalsegno.adapters.postgres.numbering import DAY, numbers_of
-from dalsegno.adapters.postgres.partitions import make_ahead
-from dalsegno.adapters.postgres.store import Transaction
+from dalsegno.adapters.postgres.archive.partitions import make_ahead
+from dalsegno.adapters.postgres.store import DAY, Transaction, numbers_of
 from dalsegno.testing.clock import FakeClock
 
 

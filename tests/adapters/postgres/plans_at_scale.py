@@ -12,10 +12,10 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres import PostgresStore
-from dalsegno.adapters.postgres.numbering import day_at
-from dalsegno.adapters.postgres.partitions import _make
+from dalsegno.adapters.postgres.archive.partitions import _make
+from dalsegno.adapters.postgres.connections.pooling import SESSION
 from dalsegno.adapters.postgres.statements import SQL
-from dalsegno.adapters.postgres.ways import SESSION
+from dalsegno.adapters.postgres.store import day_at
 
 CROWD = Path(__file__).with_name("plans_crowd.sql")
 DAYS = 10

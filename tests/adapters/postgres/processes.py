@@ -9,7 +9,7 @@ import pytest
 from dalsegno.adapters.postgres import PostgresBroker
 from dalsegno.model.token import Lease
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks
 

@@ -10,11 +10,13 @@ from typing import Any
 
 import pytest
 
-from dalsegno.adapters.postgres import PostgresStore, listing
-from dalsegno.adapters.postgres.snapshot import snapshot
+from dalsegno.adapters import listing_plan
+from dalsegno.adapters.postgres import PostgresStore
+from dalsegno.adapters.postgres.archive import listing
 from dalsegno.adapters.postgres.statements import SQL
-from dalsegno.bench.crowd_postgres import known, seed
+from dalsegno.adapters.postgres.store import snapshot
 from dalsegno.bench.listing import filters
+from dalsegno.bench.seed import known_in_postgres, seed_postgres
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.testing import FakeClock
 from tests.servers.postgres import PostgresServer
@@ -39,8 +41,8 @@ def crowd_url(postgres_server: PostgresServer) -> Iterator[str]:
 
     async def fill() -> None:
         await (await PostgresStore.open(url)).close()
-        await seed(url, EXECUTIONS, lambda _line: None)
-        assert await known(url) == EXECUTIONS
+        await seed_postgres(url, EXECUTIONS, lambda _line: None)
+        assert await known_in_postgres(url) == EXECUTIONS
 
     asyncio.run(fill())
     yield url
@@ -87,8 +89,8 @@ async def test_no_other_statement_of_the_archive_looks_at_everything(crowd: Post
 async def test_the_way_taken_does_not_change_the_page(
     crowd: PostgresStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    async def newest(*_: object) -> listing.Lead:
-        return listing.NEWEST
+    async def newest(*_: object) -> listing_plan.IndexPlan:
+        return listing_plan.NEWEST
 
     pages = await pages_of(crowd, FILTERS[name])
     monkeypatch.setattr(listing, "_shortest", newest)

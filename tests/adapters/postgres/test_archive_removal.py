@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres import PostgresArchive, PostgresStore, removal
-from dalsegno.adapters.postgres import partitions as days
-from dalsegno.adapters.postgres.numbering import DAY, day_at, numbers_of
-from dalsegno.adapters.postgres.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
+from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
+from dalsegno.adapters.postgres.archive import partitions as days
+from dalsegno.adapters.postgres.archive import removal
+from dalsegno.adapters.postgres.archive.partitions import AHEAD, make_ahead, make_in_time, name_of, read_name
+from dalsegno.adapters.postgres.store import DAY, day_at, numbers_of
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack

@@ -17,7 +17,7 @@ from dalsegno.model.effect import SpawnToken
 from dalsegno.model.execution import ExecutionKind
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Transition, Unconfirmed
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.testing.contract.build import event, new_execution, start, token
+from dalsegno.testing.contract.builders import event, new_execution, start, token
 from tests.adapters.postgres.conftest import OpenLedger
 
 TAGS = (("env", "prod"), ("team", "blue"))

@@ -11,7 +11,7 @@ from dalsegno.adapters.postgres import PostgresStore
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside
 from tests.adapters.postgres.processes import broker_of, two, waiting
 from tests.adapters.postgres.stacks import PostgresStacks

@@ -8,11 +8,10 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from dalsegno.engine.committer import Committer
-from dalsegno.engine.gathering import SMALL_BATCH
+from dalsegno.engine.committer import SMALL_BATCH, Committer
 from dalsegno.engine.stack import Stack
 from dalsegno.model.transition import Applied, Transition
-from dalsegno.testing.contract.build import event, start, token
+from dalsegno.testing.contract.builders import event, start, token
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import until
 

@@ -14,7 +14,7 @@ from dalsegno.model.effect import CreateExecution
 from dalsegno.model.limits import Allowance
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import Applied, Stale, Transition
-from dalsegno.testing.contract.build import cancel, command, finish, new_execution, start, step, token
+from dalsegno.testing.contract.builders import cancel, command, finish, new_execution, start, step, token
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks

@@ -9,7 +9,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.postgres import PostgresNeighbours
-from dalsegno.engine import endings
+from dalsegno.engine.operations import endings
 from tests.adapters.postgres.meanwhile import until
 from tests.adapters.postgres.programs import app_of, chain_of
 

@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 from asyncpg import exceptions
 
+from dalsegno.adapters.postgres.caller_connections import fails_the_task
 from dalsegno.adapters.postgres.errors import RefusedValue, connecting, driver_errors, explain, sqlstate_of
-from dalsegno.adapters.postgres.faults import fails_the_task
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,

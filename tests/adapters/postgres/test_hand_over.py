@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.adapters.postgres.takers import Taker, Takers
+from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorker, WaitingWorkers
 from dalsegno.errors import Unavailable
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import event, last, start, token
+from dalsegno.testing.contract.builders import event, last, start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks
 
@@ -150,7 +150,7 @@ async def test_news_during_a_wake_wait_for_its_outcome(
         await stack.broker.announce(applied.ready)
         await asyncio.wait_for(heard.wait(), SOON)  # from then on it waits only for what was promised
 
-    act_beside(monkeypatch, Taker, "kept_promise", before=hear)
+    act_beside(monkeypatch, WaitingWorker, "kept_promise", before=hear)
     act_beside(monkeypatch, PostgresStore, "fetch", about=WAKE, before=announce)
 
     await stack.ledger.wake()
@@ -190,8 +190,8 @@ async def test_wakes_with_nothing_due_leave_the_worker_waiting(stack: ContractSt
 async def test_a_worker_that_stops_when_a_wake_breaks_leaves_no_complaint(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    takers = Takers()
-    taker = Taker("w1", frozenset(["default"]), 1, asyncio.Event(), 0.0)
+    takers = WaitingWorkers()
+    taker = WaitingWorker("w1", frozenset(["default"]), 1, asyncio.Event(), 0.0)
     takers.add(taker)
     assert takers.promise() is taker
     assert takers.promise() is None  # it is promised something already

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres.blobs import LARGE
+from dalsegno.adapters.postgres.records import LARGE
 from dalsegno.engine.stack import Stack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about
 

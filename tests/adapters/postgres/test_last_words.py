@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from dalsegno.adapters.postgres import PostgresNeighbours
-from dalsegno.adapters.postgres import listener as listener_module
-from dalsegno.adapters.postgres.messages import Message, in_short
-from dalsegno.engine.limits import SOMETHING
+from dalsegno.adapters.postgres.messaging import listener as listener_module
+from dalsegno.adapters.postgres.messaging.listener import Message, in_short
+from dalsegno.engine.operations.limits import SOMETHING
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, until
 from tests.adapters.postgres.processes import begin, broker_of, tarrying, two, waiting
 from tests.adapters.postgres.stacks import PostgresStacks

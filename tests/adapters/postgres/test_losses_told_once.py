@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from dalsegno.adapters.postgres import Listener, PostgresLedger, PostgresStore
-from dalsegno.adapters.postgres import listener as listener_module
-from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.adapters.postgres.messaging import listener as listener_module
+from dalsegno.engine.worker.heartbeat import Heartbeat
 from tests.servers.postgres import PostgresServer
 from tests.waiting import come_about
 

@@ -12,9 +12,9 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.adapters.postgres.migration import Migration, installed_version, migrate, migrations
+from dalsegno.adapters.postgres.migration import Migration, look, migrate, migrations
 from dalsegno.errors import InternalError, SchemaMismatch
-from dalsegno.testing.contract.build import RUN, start, token
+from dalsegno.testing.contract.builders import RUN, start, token
 from tests.adapters.postgres.describe import describe
 from tests.adapters.postgres.meanwhile import until_somebody_waits
 
@@ -46,7 +46,7 @@ async def test_twenty_migrators_at_once_come_to_one_schema(postgres_url: str, co
     versions = await asyncio.gather(*(migrate_alone() for _ in range(20)))
 
     assert set(versions) == {len(migrations())}
-    assert await installed_version(connection) == len(migrations())
+    assert (await look(connection)).version == len(migrations())
     assert await describe(connection) == SCHEMA.read_text(encoding="utf-8")
 
 
@@ -115,7 +115,7 @@ async def test_migration_that_fails_leaves_nothing_behind(connection: Any) -> No
     with pytest.raises(asyncpg.DuplicateTableError):
         await migrate(connection, steps=[FIRST, broken])
 
-    assert await installed_version(connection) == 1
+    assert (await look(connection)).version == 1
     assert await connection.fetchval("SELECT to_regclass('dalsegno.half')") is None
 
 

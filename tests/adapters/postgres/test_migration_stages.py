@@ -10,10 +10,9 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.adapters.postgres.installed import Installed, look
-from dalsegno.adapters.postgres.migration import Migration, migrate, migrations
+from dalsegno.adapters.postgres.migration import Installed, Migration, look, migrate, migrations
 from dalsegno.errors import SchemaMismatch
-from dalsegno.testing.contract.build import RUN, start, token
+from dalsegno.testing.contract.builders import RUN, start, token
 from tests.servers.postgres import SUPERUSER, PostgresServer
 from tests.waiting import come_about
 

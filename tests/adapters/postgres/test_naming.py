@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from dalsegno import App, TaskContext
-from dalsegno.adapters.postgres.naming import name_of, process_of
-from dalsegno.ports.upgrading import ConnectedProcess
+from dalsegno import App, NodeContext
+from dalsegno.adapters.postgres.connections.connect import name_of, process_of
+from dalsegno.ports.ledger import ConnectedProcess
 from dalsegno.version import __version__
 from tests.servers.postgres import SUPERUSER, PostgresServer
 from tests.waiting import until
@@ -45,7 +45,7 @@ def test_every_connection_says_its_version(postgres_url: str, postgres_server: P
     app = App(f"{postgres_url}?application_name=shop")
 
     @app.task
-    async def booking(ctx: TaskContext) -> int:
+    async def booking(ctx: NodeContext) -> int:
         async with ctx.transaction() as connection:
             return int(await connection.fetchval("SELECT 1"))
 

@@ -13,7 +13,7 @@ from dalsegno.adapters.postgres import (
     PostgresNeighbours,
     PostgresStore,
 )
-from dalsegno.adapters.postgres.neighbours import LOOK_ALONE, LOOK_EVERY, TOLD_AHEAD
+from dalsegno.adapters.postgres.messaging.neighbours import LOOK_ALONE, LOOK_EVERY, TOLD_AHEAD
 from dalsegno.testing.clock import FakeClock
 from tests.adapters.postgres.meanwhile import until
 

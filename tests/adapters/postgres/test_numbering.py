@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
-from dalsegno.adapters.postgres.numbering import BLOCK, Numbers, day_at, day_of, numbers_of
 from dalsegno.adapters.postgres.statements import SQL
-from dalsegno.testing.contract.build import start, token
+from dalsegno.adapters.postgres.store import BLOCK, Numbers, day_at, day_of, numbers_of
+from dalsegno.testing.contract.builders import start, token
 
 DAY = 20_000
 NEXT = "look.next_numbers"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dalsegno.adapters.postgres import PostgresStore
-from dalsegno.adapters.postgres.offset import WINDOW, Offset
+from dalsegno.adapters.postgres.store import WINDOW, DatabaseClock
 
 AHEAD = 100.0
 
@@ -15,7 +15,7 @@ AHEAD = 100.0
 class Moment:
     def __init__(self) -> None:
         self.seconds = 1000.0
-        self.offset = Offset(lambda: self.seconds)
+        self.offset = DatabaseClock(lambda: self.seconds)
 
     def answer(self, after: float, ahead: float = AHEAD) -> float:
         """The database wrote it, and it arrives so many seconds later."""

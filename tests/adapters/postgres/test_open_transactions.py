@@ -12,15 +12,16 @@ import msgspec
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.postgres import PostgresLedger, PostgresTransactions, open_starts
-from dalsegno.adapters.postgres.messages import CHANNEL, Message
+from dalsegno.adapters.postgres import PostgresLedger, PostgresTransactions
+from dalsegno.adapters.postgres.commit import starts
+from dalsegno.adapters.postgres.messaging.listener import CHANNEL, Message
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import BeginExecution, CreateExecution
 from dalsegno.model.limits import Allowance
 from dalsegno.model.token import SYSTEM_QUEUE, Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Outcome, ReadyToken, Transition
 from dalsegno.ports.transactions import CallerConnection
-from dalsegno.testing.contract.build import (
+from dalsegno.testing.contract.builders import (
     command,
     deadline,
     event,
@@ -209,7 +210,7 @@ async def test_same_start_does_not_wait_for_ever(
     open_ledger: OpenLedger, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await open_ledger()
-    monkeypatch.setattr(open_starts, "LONGEST_WAIT", 0.1)
+    monkeypatch.setattr(starts, "LONGEST_WAIT", 0.1)
     await caller.start(start("run-a", token("a")))
 
     async def send_again_and_again() -> None:

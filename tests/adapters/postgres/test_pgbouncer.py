@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dalsegno import App, TaskContext, gather, signal, sleep
+from dalsegno import App, NodeContext, gather, signal, sleep
 from dalsegno.adapters.postgres import Listener, PostgresBroker, PostgresStore
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.errors import InvalidInput, Unavailable
@@ -47,7 +47,7 @@ def application(url: str) -> App:
         return number * 2
 
     @app.task
-    async def book(ctx: TaskContext, number: int) -> None:
+    async def book(ctx: NodeContext, number: int) -> None:
         async with ctx.transaction() as connection:
             await connection.execute("INSERT INTO public.booked VALUES ($1)", number)
 

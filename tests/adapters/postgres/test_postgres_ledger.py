@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import asyncpg
 import pytest
 
-from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, changes, store
+from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, store
+from dalsegno.adapters.postgres.commit import changes
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import CancelTokens, StoreOutput
@@ -17,7 +18,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Deferred, Stale
 from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import RUN, arrive, barrier, event, start, step, token
+from dalsegno.testing.contract.builders import RUN, arrive, barrier, event, start, step, token
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import until
 from tests.servers.postgres import PostgresServer

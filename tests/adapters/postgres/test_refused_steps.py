@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from dalsegno import TaskContext
-from dalsegno.engine.dead import DeadLetter, DeadLetters
+from dalsegno import NodeContext
+from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.handle import Handle
 from tests.adapters.postgres.faulty import FaultyHistory
 from tests.scenarios.documents import echo, graph, task
@@ -70,7 +70,7 @@ def test_value_that_cannot_be_held_undoes_the_work_of_its_task(
     with Stage(postgres_url) as stage:
 
         @stage.app.task
-        async def book(ctx: TaskContext, n: int) -> int:
+        async def book(ctx: NodeContext, n: int) -> int:
             async with ctx.transaction() as connection:
                 await connection.execute("INSERT INTO public.booking VALUES ($1)", n)
             return n

@@ -8,8 +8,8 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.postgres import PostgresArchive, PostgresStore
-from dalsegno.adapters.postgres.numbering import day_at
-from dalsegno.adapters.postgres.partitions import make_ahead, missing_among, name_of
+from dalsegno.adapters.postgres.archive.partitions import make_ahead, missing_among, name_of
+from dalsegno.adapters.postgres.store import day_at
 from dalsegno.errors import StoreReadOnly
 from dalsegno.testing.clock import FakeClock
 from tests.adapters.postgres.past import partitions, pass_days, put_ended, rows_of

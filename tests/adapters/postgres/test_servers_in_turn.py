@@ -11,9 +11,10 @@ import asyncpg
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.postgres import PostgresStore, servers
-from dalsegno.adapters.postgres.examination import examine_database
-from dalsegno.adapters.postgres.servers import connect, one_by_one
+from dalsegno.adapters.postgres import PostgresStore
+from dalsegno.adapters.postgres.connections import connect as servers
+from dalsegno.adapters.postgres.connections.connect import connect, one_by_one
+from dalsegno.adapters.postgres.diagnostics import examine_database
 from tests.adapters.postgres.programs import app_of, chain_of
 
 PREFERRING = "postgresql://u@a,b/db?target_session_attrs=prefer-standby"

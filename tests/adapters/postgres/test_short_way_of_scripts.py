@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dalsegno.adapters.postgres import PostgresLedger, flight
+from dalsegno.adapters.postgres import PostgresLedger
+from dalsegno.adapters.postgres.commit import flight
 from dalsegno.model.effect import SpawnToken
 from dalsegno.model.machine import Completion
 from dalsegno.model.token import RESUME_PRIORITY, SYSTEM_QUEUE
 from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Stale, Transition
-from dalsegno.testing.contract.build import RUN, event, finish, start, token
-from dalsegno.testing.contract.scripts import (
+from dalsegno.testing.contract.builders import RUN, event, finish, start, token
+from dalsegno.testing.contract.script_builders import (
     ask_to_end,
     done,
     failed,

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres import Listener
-from dalsegno.adapters.postgres import listener as listener_module
-from dalsegno.adapters.postgres.messages import Message
+from dalsegno.adapters.postgres.messaging import listener as listener_module
+from dalsegno.adapters.postgres.messaging.listener import Message
 from tests.adapters.postgres.meanwhile import act_beside, until
 from tests.adapters.postgres.wire import Wire
 

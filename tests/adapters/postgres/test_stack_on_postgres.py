@@ -14,7 +14,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.errors import BadConfiguration
-from dalsegno.server import create_application
+from dalsegno.server.application import create_application
 from dalsegno.wiring import open_stack, shown_url
 from tests.adapters.postgres.programs import app_of, chain_of
 from tests.servers.postgres import PostgresServer

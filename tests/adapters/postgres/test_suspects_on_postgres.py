@@ -11,7 +11,7 @@ from dalsegno.adapters.postgres import PostgresLedger, PostgresTransactions
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import event, last, start, token
+from dalsegno.testing.contract.builders import event, last, start, token
 from tests.adapters.postgres.meanwhile import SOON, until
 from tests.adapters.postgres.processes import broker_of
 from tests.adapters.postgres.stacks import PostgresStacks

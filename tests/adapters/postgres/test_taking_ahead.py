@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, waking
-from dalsegno.adapters.postgres.takers import Taker
+from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
+from dalsegno.adapters.postgres.claim import timers
+from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorker
 from dalsegno.errors import Unavailable
 from dalsegno.ports.ledger import Woken
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside
 
 AHEAD = 120.0
@@ -24,16 +25,16 @@ WITHIN_REACH = 60.0
 @pytest.fixture
 async def ledger(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PostgresLedger]:
     """By the database's own clock, with much time ahead."""
-    monkeypatch.setattr(waking, "AHEAD", AHEAD)
+    monkeypatch.setattr(timers, "AHEAD", AHEAD)
     ledger = PostgresLedger(await PostgresStore.open(postgres_url))
     yield ledger
     await ledger.close()
 
 
 @pytest.fixture
-def taker(ledger: PostgresLedger) -> Taker:
+def taker(ledger: PostgresLedger) -> WaitingWorker:
     """A worker that found nothing and waits."""
-    taker = Taker("w1", frozenset(["default"]), 10, asyncio.Event(), 0.0)
+    taker = WaitingWorker("w1", frozenset(["default"]), 10, asyncio.Event(), 0.0)
     ledger.takers.add(taker)
     return taker
 
@@ -52,7 +53,7 @@ async def states(ledger: PostgresLedger) -> dict[str, str]:
 
 
 async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
-    ledger: PostgresLedger, taker: Taker
+    ledger: PostgresLedger, taker: WaitingWorker
 ) -> None:
     due = await park(ledger, past=-1, soon=SOON_DUE, late=600)
 
@@ -78,7 +79,7 @@ async def test_without_a_worker_that_waits_nothing_is_touched_before_its_time(le
 
 
 async def test_what_the_worker_has_no_room_for_is_left_until_its_time(
-    ledger: PostgresLedger, taker: Taker
+    ledger: PostgresLedger, taker: WaitingWorker
 ) -> None:
     taker.limit = 1
     due = await park(ledger, past=-1, soon=WITHIN_REACH)
@@ -89,7 +90,9 @@ async def test_what_the_worker_has_no_room_for_is_left_until_its_time(
     assert await states(ledger) == {"past": "leased", "soon": "parked"}
 
 
-async def test_what_the_rules_must_judge_is_left_until_its_time(ledger: PostgresLedger, taker: Taker) -> None:
+async def test_what_the_rules_must_judge_is_left_until_its_time(
+    ledger: PostgresLedger, taker: WaitingWorker
+) -> None:
     due = ledger.now() + WITHIN_REACH
     await ledger.commit([start("soon", token("t", due=due, key="k"))])
 
@@ -100,7 +103,7 @@ async def test_what_the_rules_must_judge_is_left_until_its_time(ledger: Postgres
 
 
 async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
-    ledger: PostgresLedger, taker: Taker, monkeypatch: pytest.MonkeyPatch
+    ledger: PostgresLedger, taker: WaitingWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     due = await park(ledger, soon=SOON_DUE)
 
@@ -109,7 +112,7 @@ async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
         ledger.takers.remove(taker)
         assert await ledger.claim("w2", ["default"], 1) == []
 
-    act_beside(monkeypatch, waking.Waking, "_until_all_are_due", before=the_worker_goes)
+    act_beside(monkeypatch, timers.TimerWaker, "_until_all_are_due", before=the_worker_goes)
 
     woken = await ledger.wake()
 
@@ -120,7 +123,7 @@ async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
 
 
 async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
-    ledger: PostgresLedger, taker: Taker, monkeypatch: pytest.MonkeyPatch
+    ledger: PostgresLedger, taker: WaitingWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds something that it will not be told of: it has to give up its name."""
     await park(ledger, soon=WITHIN_REACH)
@@ -130,7 +133,7 @@ async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
         assert await states(ledger) == {"soon": "leased"}
         leased.set()
 
-    act_beside(monkeypatch, waking.Waking, "_until_all_are_due", before=tell)
+    act_beside(monkeypatch, timers.TimerWaker, "_until_all_are_due", before=tell)
     waking_up = asyncio.create_task(ledger.wake())
     await asyncio.wait_for(leased.wait(), SOON)
 

@@ -8,9 +8,9 @@ import logging
 import pytest
 
 from dalsegno.adapters.postgres import PostgresStore, keep_ahead
-from dalsegno.adapters.postgres import partitions as days
-from dalsegno.adapters.postgres.numbering import day_at
-from dalsegno.adapters.postgres.partitions import make_ahead, missing_among
+from dalsegno.adapters.postgres.archive import partitions as days
+from dalsegno.adapters.postgres.archive.partitions import make_ahead, missing_among
+from dalsegno.adapters.postgres.store import day_at
 from tests.servers.postgres import SUPERUSER, PostgresServer
 from tests.waiting import come_about
 

@@ -7,7 +7,7 @@ import pytest
 
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
 from dalsegno.ports.ledger import Woken
-from dalsegno.testing.contract.build import pause, start, token
+from dalsegno.testing.contract.builders import pause, start, token
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import act_beside
 

@@ -9,11 +9,12 @@ from hashlib import sha256
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteStore, archive, blobs
-from dalsegno.adapters.sqlite.blobs import NewBlob, SqliteBlobs
+from dalsegno.adapters.sqlite import SqliteStore, records
+from dalsegno.adapters.sqlite.archive import archive
+from dalsegno.adapters.sqlite.records import NewBlob, SqliteBlobs
 from dalsegno.errors import LimitExceeded, NotFound
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import RUN, cancel, start, token
+from dalsegno.testing.contract.builders import RUN, cancel, start, token
 
 PIECE = 4096
 LARGE = os.urandom(10 * PIECE)
@@ -21,7 +22,7 @@ LARGE = os.urandom(10 * PIECE)
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blobs, "PIECE", PIECE)
+    monkeypatch.setattr(records, "PIECE", PIECE)
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ async def test_pieces_of_a_blob_that_was_put_again_stay(store: SqliteStore, larg
     """Its row went with the prune, and came back before the prune reached its pieces."""
     name = await large.put(RUN, LARGE, turn=1)
 
-    await store.write(partial(blobs.prune_piece, (RUN, name, 1)))
+    await store.write(partial(records.prune_piece, (RUN, name, 1)))
 
     assert await large.get(RUN, name) == LARGE
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from dalsegno.adapters.sqlite import broker
-from dalsegno.adapters.sqlite.connection import connect_writer
-from dalsegno.adapters.sqlite.elsewhere import Elsewhere
-from dalsegno.engine import endings
-from dalsegno.engine.endings import Endings
+from dalsegno.adapters.sqlite.connections.connection import connect_writer
+from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
+from dalsegno.engine.operations import endings
+from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.stack import Stack
 from dalsegno.model.effect import WriteOutbox
 from dalsegno.ports.neighbours import Watch
-from dalsegno.server.broadcast import Broadcast
-from dalsegno.testing.contract.build import command, deadline, event, finish, start, token
+from dalsegno.server.streams.execution_feed import Broadcast
+from dalsegno.testing.contract.builders import command, deadline, event, finish, start, token
 from dalsegno.wiring import open_stack
 
 SOON = 10.0
@@ -118,7 +118,7 @@ async def test_timers_and_deliveries_of_a_process_that_does_neither(stack: Stack
 
 
 async def test_live_streams_go_on(stack: Stack, other: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dalsegno.server.broadcast.LOOK_EVERY", NEVER)
+    monkeypatch.setattr("dalsegno.server.streams.execution_feed.LOOK_EVERY", NEVER)
     await stack.ledger.commit([start(RUN, token("a"))])
     view = await stack.archive.execution(RUN)
     assert view is not None
@@ -138,7 +138,7 @@ async def test_live_streams_go_on(stack: Stack, other: Stack, monkeypatch: pytes
 
 async def test_own_commits_tell_nobody(path: Path, stack: Stack) -> None:
     own, foreign = connect_writer(path, create=False), connect_writer(path, create=False)
-    elsewhere, told = Elsewhere(own), 0
+    elsewhere, told = OtherProcesses(own), 0
 
     def tell() -> None:
         nonlocal told

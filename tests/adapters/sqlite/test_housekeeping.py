@@ -6,11 +6,12 @@ import sqlite3
 import weakref
 from pathlib import Path
 
-from dalsegno.adapters.sqlite import SqliteStore, archive
-from dalsegno.adapters.sqlite.raw import measure_raw
+from dalsegno.adapters.sqlite import SqliteStore
+from dalsegno.adapters.sqlite.archive import archive
+from dalsegno.bench.raw_limits import measure_raw
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import cancel, finish, new_execution, start, step, token
+from dalsegno.testing.contract.builders import cancel, finish, new_execution, start, step, token
 from tests.waiting import come_about
 
 

@@ -13,7 +13,7 @@ from dalsegno.adapters.sqlite import SqliteLedger, SqliteStore
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.model.limits import Allowance
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 
 READING = sorted(name for name in SQL if name.startswith("limits.") and name != "limits.any")
 """``any`` reads the first row there is."""

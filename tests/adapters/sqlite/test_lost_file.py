@@ -18,7 +18,7 @@ from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.errors import StoreLost
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 
 SOON = 5.0
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dalsegno import App
 from dalsegno.adapters.sqlite import SqliteLedger, SqliteStore, migration
 from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreCorrupt, StoreReadOnly
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import start, token
+from dalsegno.testing.contract.builders import start, token
 
 
 def pragma(path: Path, name: str) -> int:
@@ -70,9 +73,32 @@ def test_database_of_another_application_is_refused_and_left_alone(path: Path, c
     connection.close()
     before = path.read_bytes()
 
-    with pytest.raises(StoreCorrupt, match="another application"):
+    with pytest.raises(StoreCorrupt, match=f"another application.*dalsegno migrate --store sqlite:///{path}"):
         SqliteStore.open(path, clock)
     assert path.read_bytes() == before
+
+
+def test_tables_of_others_may_lie_in_a_file_that_the_store_has_made(path: Path, clock: FakeClock) -> None:
+    SqliteStore.open(path, clock).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE customer (id INTEGER)")
+    connection.close()
+
+    SqliteStore.open(path, clock).close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda app: app.handle("1").result(), lambda app: app.schedules.list()],
+    ids=["handle", "schedules"],
+)
+def test_call_that_cannot_open_the_store_leaves_no_coroutine_behind(
+    tmp_path: Path, ask: Callable[[App], object], recwarn: pytest.WarningsRecorder
+) -> None:
+    with pytest.raises(BadConfiguration):
+        ask(App(f"sqlite:///{tmp_path}/nowhere/office.db"))
+    gc.collect()
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_missing_directory_is_named(tmp_path: Path, clock: FakeClock) -> None:

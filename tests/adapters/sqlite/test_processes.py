@@ -13,7 +13,7 @@ from dalsegno.adapters.sqlite import SqliteArchive, SqliteBroker, SqliteLedger, 
 from dalsegno.model.event import NewEvent
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import last, start, step, token
+from dalsegno.testing.contract.builders import last, start, step, token
 
 CHAINS, STEPS = 20, 10
 

@@ -10,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteStore, workspace
+from dalsegno.adapters.sqlite import SqliteStore
+from dalsegno.adapters.sqlite.commit import workspace
 from dalsegno.model.effect import FinishExecution
 from dalsegno.model.machine import Completion, TakenSignal
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import RUN, command, event, finish, step
-from dalsegno.testing.contract.model import SCRIPT_OPERATIONS, run
-from dalsegno.testing.contract.script_twins import ScriptTwins
-from dalsegno.testing.contract.scripts import (
+from dalsegno.testing.contract.builders import RUN, command, event, finish, step
+from dalsegno.testing.contract.random.interleavings import SCRIPT_OPERATIONS, run
+from dalsegno.testing.contract.random.scripts import ScriptTwins
+from dalsegno.testing.contract.script_builders import (
     done,
     machine_of,
     resume_id,

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from dalsegno.adapters.sqlite.bulk import SIZES, BulkStatement
+from dalsegno.adapters.sqlite.commit.changes import SIZES, BulkStatement
 from dalsegno.adapters.sqlite.migration import migrations, split_statements
 from dalsegno.adapters.sqlite.statements import SQL
 

@@ -12,8 +12,8 @@ from dalsegno.errors import SchemaMismatch
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import last, step, token
-from dalsegno.testing.contract.scripts import machine_of, suspend
+from dalsegno.testing.contract.builders import last, step, token
+from dalsegno.testing.contract.script_builders import machine_of, suspend
 
 FIRST = """
 INSERT INTO execution (number, id, workflow, version, definition, state, created_at, priority, tags, input)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteArchive, SqliteLedger, SqliteStore, workspace
+from dalsegno.adapters.sqlite import SqliteArchive, SqliteLedger, SqliteStore
+from dalsegno.adapters.sqlite.commit import workspace
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.build import cancel, last, pause, resume, start, step, token
+from dalsegno.testing.contract.builders import cancel, last, pause, resume, start, step, token
 
 
 @pytest.fixture

@@ -8,12 +8,13 @@ import pytest
 
 from tests.scenarios.stage import Stage
 from tests.scenarios.transactions.till import Till
+from tests.servers.sqlite import empty_sqlite
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/scenario.db"
+        return empty_sqlite(tmp_path / "scenario.db")
     url: str = request.getfixturevalue("empty_postgres")()
     return url
 

@@ -19,7 +19,7 @@ from tests.scenarios.transactions.till import fetch
 PROGRAM = """
 import asyncio, sys
 from dalsegno import App, TaskContext
-from dalsegno.model.retry import RetryPolicy
+from dalsegno.model.failure import RetryPolicy
 
 url = sys.argv[1]
 app = App(url)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno import TaskContext
+from dalsegno import NodeContext
 from tests.scenarios.documents import graph, task
 from tests.scenarios.stage import Stage
 from tests.scenarios.transactions.till import INSERT, Till
@@ -94,7 +94,7 @@ def test_connection_that_is_lost_is_no_failure_of_the_task(till: Till, kind: str
     """The token is handed back and run again, though the task is never retried for failures of its own."""
 
     @till.stage.app.task
-    async def careless(ctx: TaskContext, name: str, amount: int) -> str:
+    async def careless(ctx: NodeContext, name: str, amount: int) -> str:
         till.runs += 1
         async with ctx.transaction() as connection:
             await connection.execute(INSERT.format(name=name, amount=amount))
@@ -186,7 +186,7 @@ def test_work_on_sqlite_ends_no_transaction_and_touches_no_table_of_the_store(
     stage: Stage, statement: str
 ) -> None:
     @stage.app.task
-    def meddle(ctx: TaskContext, statement: str) -> None:
+    def meddle(ctx: NodeContext, statement: str) -> None:
         ctx.transaction(lambda connection: connection.execute(statement))
 
     source = 'workflow m(inputs) {\n  return await Task.run("meddle", inputs.s)\n}\n'
@@ -202,16 +202,16 @@ def test_wrong_form_says_which_is_right(till: Till) -> None:
     app = till.stage.app
 
     @app.task
-    async def block(ctx: TaskContext) -> None:
+    async def block(ctx: NodeContext) -> None:
         async with ctx.transaction():
             pass
 
     @app.task
-    async def work(ctx: TaskContext) -> None:
+    async def work(ctx: NodeContext) -> None:
         ctx.transaction(lambda connection: None)
 
     @app.task
-    def plain_block(ctx: TaskContext) -> None:
+    def plain_block(ctx: NodeContext) -> None:
         with ctx.transaction():  # type: ignore[attr-defined]
             pass
 
@@ -226,7 +226,7 @@ def test_store_in_memory_has_no_transactions() -> None:
     with Stage("memory:") as stage:
 
         @stage.app.task
-        async def block(ctx: TaskContext) -> None:
+        async def block(ctx: NodeContext) -> None:
             async with ctx.transaction():
                 pass
 

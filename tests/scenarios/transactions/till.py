@@ -9,8 +9,8 @@ from typing import Any
 
 import asyncpg
 
-from dalsegno import TaskContext
-from dalsegno.model.retry import RetryPolicy
+from dalsegno import NodeContext
+from dalsegno.model.failure import RetryPolicy
 from tests.scenarios.stage import Stage
 
 TABLE = "CREATE TABLE payment (name TEXT PRIMARY KEY, amount INTEGER NOT NULL)"
@@ -31,7 +31,7 @@ class Till:
             self._pay_block if self.on_postgres else self._pay_work
         )
 
-    async def _pay_block(self, ctx: TaskContext, name: str, amount: int) -> str:
+    async def _pay_block(self, ctx: NodeContext, name: str, amount: int) -> str:
         self.runs += 1
         async with ctx.transaction() as connection:
             await connection.execute(INSERT.format(name=name, amount=amount))
@@ -39,7 +39,7 @@ class Till:
             await self.then(self.runs)
         return f"paid {name}"
 
-    async def _pay_work(self, ctx: TaskContext, name: str, amount: int) -> str:
+    async def _pay_work(self, ctx: NodeContext, name: str, amount: int) -> str:
         self.runs += 1
         ctx.transaction(lambda connection: connection.execute(INSERT.format(name=name, amount=amount)))
         if self.then is not None:

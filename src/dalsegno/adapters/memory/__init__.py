@@ -1,11 +1,10 @@
-"""Everything in this process's memory: the reference implementation, for tests and for work that may be lost."""
+"""The in-memory store: the reference implementation, for tests and for work that may be lost."""
 
 from dalsegno.adapters.memory.archive import MemoryArchive
-from dalsegno.adapters.memory.blobs import MemoryBlobs
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.memory.ledger import MemoryLedger
 from dalsegno.adapters.memory.limits import MemoryLimits
-from dalsegno.adapters.memory.records import MemoryRecords
+from dalsegno.adapters.memory.records import MemoryBlobs, MemoryRecords
 from dalsegno.adapters.memory.store import MemoryStore
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""MemoryArchive: definitions and history beside the memory ledger's rows."""
+"""MemoryArchive: definitions and history, based on the memory ledger's rows."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from itertools import islice
 
 from msgspec import structs
 
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
-from dalsegno.adapters.memory.views import execution_view, outline
+from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore, execution_view, outline
 from dalsegno.core.settlement import TokenRow
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import (
     PART_SIGN,
     Definition,
+    Needs,
     Version,
     check_alias,
     no_such_version,
     read_version,
+    refuse_needed,
+    unknown,
 )
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
-from dalsegno.model.removal import Needs, refuse_needed, unknown
 from dalsegno.model.search import error_words, id_range, names_workflow, words_of
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.clock import Clock
@@ -61,9 +62,18 @@ class MemoryArchive:
         page = nsmallest(limit, current)
         return [structs.replace(self.store.definitions[each], source=b"") for each in page]
 
-    async def versions(self, name: str) -> list[Definition]:
-        found = [found for (owner, _), found in self.store.definitions.items() if owner == name]
-        return sorted(found, key=lambda definition: definition.version, reverse=True)
+    async def versions(
+        self, name: str, limit: int | None = None, before: int | None = None
+    ) -> list[Definition]:
+        numbers = [number for owner, number in self.store.definitions if owner == name]
+        wanted = sorted((each for each in numbers if before is None or each < before), reverse=True)
+        return [structs.replace(self.store.definitions[name, each], source=b"") for each in wanted[:limit]]
+
+    async def version_of(self, name: str, hash: str | None = None) -> int | None:
+        if hash is None:
+            return self.store.current.get(name)
+        found = self.store.definitions.items()
+        return next((number for (owner, number), each in found if (owner, each.hash) == (name, hash)), None)
 
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
@@ -172,10 +182,11 @@ class MemoryArchive:
     async def remove_ended(
         self, before: float, limit: int = 500, states: Sequence[ExecutionState] = ()
     ) -> int:
+        unfinished = self._unfinished_cleanups()
         old = sorted(
             (found.row.ended_at, name)
             for name, found in self.store.executions.items()
-            if self._removable(name)
+            if self._is_removable(name, unfinished)
             and found.row.ended_at is not None
             and found.row.ended_at < before
             and (not states or found.row.state in states)
@@ -183,15 +194,26 @@ class MemoryArchive:
         return self._remove([name for _, name in old[:limit]])
 
     async def remove(self, executions: Sequence[str]) -> list[str]:
-        found = [name for name in executions if self._removable(name)]
+        unfinished = self._unfinished_cleanups()
+        found = [name for name in executions if self._is_removable(name, unfinished)]
         self._remove(found)
         return found
 
-    def _removable(self, execution: str) -> bool:
+    def _is_removable(self, execution: str, unfinished: frozenset[str]) -> bool:
         found = self.store.executions.get(execution)
-        return (
-            found is not None and found.row.state in ENDED and f"{execution}/ended" not in self.store.outbox
-        )
+        owed = f"{execution}/ended" in self.store.outbox
+        return found is not None and found.row.state in ENDED and not owed and execution not in unfinished
+
+    def _unfinished_cleanups(self) -> frozenset[str]:
+        """Return executions whose clean-up is a dead letter, or continues in an execution that may need their state."""
+        letters = {entry.execution for entry in self.store.outbox.values() if entry.topic == "cleanup"}
+        letters.update(name for kind, name in self.store.records if kind == "cleanup")
+        needed = {
+            found.new.parent
+            for found in self.store.executions.values()
+            if found.new.relation == "cleanup" and (found.row.state not in ENDED or found.new.id in letters)
+        }
+        return frozenset(letters.union(parent for parent in needed if parent is not None))
 
     def _remove(self, executions: Sequence[str]) -> int:
         gone = set(executions)

@@ -1,4 +1,4 @@
-"""MemoryBroker: announcements in this process; what a worker is given comes from the ledger."""
+"""MemoryBroker: announcements in this process; leases come from the ledger."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from dalsegno.ports.ledger import Ledger
 
 
 class MemoryBroker:
-    """An announcement only wakes waiting workers; claims find everything that is ready, so losing one costs nothing
-    but time until the next."""
+    """An announcement only wakes waiting workers.
+
+    Claims find everything that is ready, so losing one only delays work until the next.
+    """
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -23,25 +25,25 @@ class MemoryBroker:
             self._tell()
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
-        """There is no other process."""
+        """Do nothing: there is no other process."""
         await self.announce(tokens)
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
-            news = self._news  # that of before the claim: whatever becomes ready during it is news
+            news = self._news  # taken before the claim: tokens that become ready during it set this event
             leases = await self.claim(worker, queues, limit)
             if leases:
                 return leases
             await news.wait()
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        """One look at the ledger."""
+        """Claim from the ledger once."""
         return await self.ledger.claim(worker, queues, limit)
 
     async def close(self) -> None:
         self._tell()
 
     def _tell(self) -> None:
-        """Everybody who waits, however many they are: the next news are another event."""
+        """Wake every worker that waits; the next news set another event."""
         self._news.set()
         self._news = asyncio.Event()

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from heapq import heappop
 from typing import Any
 
+from msgspec.structs import replace
+
 from dalsegno.adapters.excluding_claims import lease_in_turn
-from dalsegno.adapters.memory.lines import LineInClaim, PlainTokens, Suspicion, may_claim, next_opening
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore
-from dalsegno.adapters.memory.views import execution_view
+from dalsegno.adapters.memory.limit_queues import LimitQueueCursor, PlainTokens, may_claim, next_opening
+from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore, execution_view, outline
 from dalsegno.core.settlement import (
     TokenRow,
     barrier_view,
@@ -23,26 +24,32 @@ from dalsegno.core.settlement import (
     token_view,
     wake_row,
 )
-from dalsegno.core.settlement.claim import SUSPECT_LOSSES
+from dalsegno.core.settlement.claim_order import Choice, Suspicion
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.core.settlement.limits import bound_of, room
-from dalsegno.core.settlement.lines import Choice
-from dalsegno.core.settlement.scopes import is_closed
-from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.core.settlement.workspace import is_closed
+from dalsegno.model.barrier import LeftView, SlotView, open_slots
 from dalsegno.model.execution import ENDED
+from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import UNBOUNDED
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease, may_run_long, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import (
+    MOST_BARRIERS,
+    MOST_OPEN_SLOTS,
+    NO_RECORDS,
     SLOTS_PAGE,
-    Inspection,
+    Examination,
+    Examined,
     OutboxEntry,
     QueueView,
-    Untouched,
+    RecordsAsked,
     Woken,
     WorkerView,
 )
+from dalsegno.ports.records import Record
 
 
 class MemoryLedger:
@@ -67,7 +74,7 @@ class MemoryLedger:
         now, limits = self.now(), self.store.limits
         plain = PlainTokens(self.store, queues, suspicion)
         first = plain.first(limit)
-        lines = [LineInClaim(line, self.store, now, suspicion) for line in limits.of(queues)]
+        lines = [LimitQueueCursor(line, self.store, now, suspicion) for line in limits.of(queues)]
         leases = [self._give(worker, token) for token in Choice(first, lines).take(limit)]
         plain.put_back()
         opens = [line.line.opens_at for line in lines if line.line.opens_at is not None]
@@ -76,15 +83,15 @@ class MemoryLedger:
         return leases
 
     def ready_queues(self) -> tuple[str, ...]:
-        """Queues of all ready tokens, with a limit key or without."""
+        """Return the queues of all ready tokens, with a limit key or without."""
         return tuple({*self.store.ready, *(line.queue for line in self.store.limits.lines.values())})
 
     def may_claim(self) -> bool:
-        """Whether a claim for all queues would find something now."""
+        """Return True if a claim for all queues would find something now."""
         return may_claim(self.store, self.now())
 
     def next_opening(self) -> float | None:
-        """When a rate lets the next ready token start; None where no rate stops one."""
+        """Return when a rate lets the next ready token start; None if no rate stops one."""
         return next_opening(self.store, self.now())
 
     async def claim_others(
@@ -139,7 +146,7 @@ class MemoryLedger:
         return leases
 
     def _has_room(self, token: TokenRow) -> bool:
-        """Whether its limit lets it start; if so it uses a slot."""
+        """Return True if its limit lets it start; it then uses a slot."""
         limits, key, now = self.store.limits, token.limit_key or "", self.now()
         bound = bound_of(token.allowance, limits.rules.get(key, UNBOUNDED))
         free = room(bound, limits.in_use(key, self.store), limits.nth_start(key), now).free
@@ -183,7 +190,7 @@ class MemoryLedger:
         gone = {worker for worker, (expires, _) in workers.items() if expires < now} | set(dead)
         for worker in gone:
             workers.pop(worker, None)
-        # A worker may have died before its first heartbeat, so an owner nobody has heard of counts as gone.
+        # A worker may have died before its first heartbeat, so an unknown owner counts as dead.
         lost = list(self._tokens(lambda token: token.state == "leased" and token.owner not in workers))
         return tuple(self._take_back(token, lost=True) for token in lost)
 
@@ -208,7 +215,7 @@ class MemoryLedger:
         return Woken(tuple(ready), min(dues, default=None))
 
     def _opened(self, now: float) -> list[ReadyToken]:
-        """The first of each line that a rate had stopped until now."""
+        """Return the first token of each line that a rate had stopped until now."""
         opened = []
         for line in self.store.limits.lines.values():
             if line.opens_at is not None and line.opens_at <= now:
@@ -249,6 +256,10 @@ class MemoryLedger:
         signals = [signal for signal in found.mailbox.values() if not signal.taken]
         return machine_view(found.machine, completions, signals)
 
+    async def waiting_signals(self, execution: str, most: int) -> int:
+        found = self._find(execution)
+        return min(sum(not each.taken for each in found.mailbox.values()), most) if found is not None else 0
+
     def _find(self, execution: str) -> MemoryExecution | None:
         return self.store.executions.get(execution)
 
@@ -262,6 +273,33 @@ class MemoryLedger:
         now, limits = self.now(), self.store.limits
         views = [limits.view(key, own, self.store, now) for key, own in waiting if key is not None]
         return Inspection(execution_view(found), tokens, barriers, tuple(views))
+
+    async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
+        found = []
+        for execution in executions:
+            inspection = await self.inspect(execution)
+            if inspection is not None:
+                inspection = replace(inspection, execution=outline(self.store.executions[execution]))
+                slots, told = self._open_slots(execution), tuple(self._records_of(inspection, records))
+                found.append(Examination(inspection, await self.machine(execution), slots, told))
+        return Examined(tuple(found), tuple(await self.workers()) if found else ())
+
+    def _open_slots(self, execution: str) -> dict[str, tuple[int, ...]]:
+        found = self.store.executions[execution]
+        waiting = [barrier for barrier in found.barriers.values() if barrier.state == "waiting"]
+        return {
+            barrier.id: open_slots(sorted(found.slots.get(barrier.id, ())), barrier.expected, MOST_OPEN_SLOTS)
+            for barrier in waiting[:MOST_BARRIERS]
+        }
+
+    def _records_of(self, inspection: Inspection, asked: RecordsAsked) -> Iterator[Record]:
+        queues = {token.queue for token in inspection.tokens if token.state == "ready"}
+        names = [(asked.of_tokens, f"{asked.token_prefix}{token.id}") for token in inspection.tokens]
+        names += [(asked.of_queues, queue) for queue in sorted(queues)]
+        stored = self.store.records
+        yield from (stored[name] for name in names if name in stored)
+        if queues:
+            yield from (record for record in stored.values() if record.kind == asked.where_ready)
 
     async def untouched(self, before: float, after: str, limit: int) -> Untouched:
         rows = [found.row for name, found in sorted(self.store.executions.items()) if name > after][:limit]
@@ -288,7 +326,7 @@ class MemoryLedger:
             found.setdefault(token.queue, []).append(token)
         return [_queue_view(queue, found[queue]) for queue in sorted(found)]
 
-    # -- leaving ----------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------
 
     async def sweep(self, limit: int = 500) -> int:
         gone = 0
@@ -329,7 +367,8 @@ class MemoryLedger:
         return gone
 
     def _record_cancelled(self, execution: MemoryExecution, token: TokenRow) -> None:
-        event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, self.now())
+        at = execution.row.touched_at
+        event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, at)
         if event is None:
             return
         execution.row.seq += 1
@@ -343,7 +382,7 @@ class MemoryLedger:
             self.store.outbox.pop(name, None)
 
     async def close(self) -> None:
-        """Memory needs no closing."""
+        """Do nothing: memory needs no closing."""
 
 
 def _queue_view(queue: str, tokens: Sequence[TokenRow]) -> QueueView:

@@ -1,4 +1,4 @@
-"""MemoryLimits: what operators set for keys."""
+"""MemoryLimits: the operators' rules for keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows themselves, and the workspace that the settlement rules work on."""
+"""MemoryStore: the rows, the workspace that the settlement rules work on, and the rows as the ports show them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from heapq import heappush
 
 import msgspec
+from msgspec.structs import replace
 
-from dalsegno.adapters.memory.lines import MemoryLimitRows
+from dalsegno.adapters.memory.limit_queues import MemoryLimitRows
 from dalsegno.core.settlement import (
     BarrierRow,
     ExecutionRow,
@@ -23,7 +24,7 @@ from dalsegno.core.settlement import (
 from dalsegno.model.definition import Definition
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import Event, NewEvent
-from dalsegno.model.execution import NewExecution
+from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.machine import Completion
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import OutboxEntry
@@ -68,7 +69,7 @@ class MemoryExecution:
         self.inbox: dict[int, Completion] = {}
         """By promise."""
         self.kept: dict[int, Kept] = {}
-        """The same, as the rules look at it."""
+        """The same, as the rules see it."""
         self.mailbox: dict[str, SignalRow] = {}
         self.swept = False
 
@@ -85,11 +86,11 @@ class MemoryStore:
         self.current: dict[str, int] = {}
         self.aliases: dict[tuple[str, str], int] = {}
         self.removed: dict[str, int] = {}
-        """The highest version of each name that was removed: its number is not given again."""
+        """The highest removed version of each name: its number is not used again."""
         self.outbox: dict[str, OutboxEntry] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.blob_turns: dict[tuple[str, str], int] = {}
-        """The turns of scripts that put blobs, where nothing but their snapshots refers to them."""
+        """The turns of scripts that put blobs to which only their snapshots refer."""
         self.stored_bytes: dict[str, int] = {}
         self.records: dict[tuple[str, str], Record] = {}
         self.logs: dict[str, list[LogEntry]] = {}
@@ -180,7 +181,7 @@ class MemoryStore:
         found.new = msgspec.structs.replace(found.new, tags=change.tags)
 
     def save_execution(self, row: ExecutionRow) -> None:
-        """Rows are changed in place."""
+        """Do nothing: rows are changed in place."""
 
     def add_token(self, row: TokenRow) -> None:
         self.executions[row.execution].tokens[row.id] = row
@@ -195,6 +196,9 @@ class MemoryStore:
                 heappush(self.ready.setdefault(row.queue, []), (*place, row.execution, row.id))
         elif row.state == "parked" and row.due is not None:
             heappush(self.parked, (row.due, next(self._order), row.execution, row.id))
+
+    def rewrite_token(self, row: TokenRow) -> None:
+        self.save_token(row)
 
     def move_token(self, row: TokenRow, execution: str) -> None:
         del self.executions[row.execution].tokens[row.id]
@@ -261,3 +265,37 @@ class MemoryStore:
                 expected,
             )
         )
+
+
+def execution_view(execution: MemoryExecution) -> ExecutionView:
+    row, new = execution.row, execution.new
+    return ExecutionView(
+        id=row.id,
+        workflow=new.workflow,
+        version=new.version,
+        definition=new.definition,
+        state=row.state,
+        input=new.input,
+        created_at=new.created_at,
+        touched_at=row.touched_at,
+        epoch=row.epoch,
+        live=row.live,
+        seq=row.seq,
+        priority=row.priority,
+        tags=new.tags,
+        idempotency_key=new.idempotency_key,
+        parent=new.parent,
+        relation=new.relation,
+        paused_at=row.paused_at,
+        ended_at=row.ended_at,
+        output=row.output,
+        context=row.context,
+        error=row.error,
+        kind=row.kind,
+    )
+
+
+def outline(execution: MemoryExecution) -> ExecutionView:
+    view = execution_view(execution)
+    size = sum(len(value) for value in (view.input, view.output, view.context) if value is not None)
+    return replace(view, input=b"null", output=None, context=None, value_bytes=size)

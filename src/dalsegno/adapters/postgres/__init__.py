@@ -1,22 +1,21 @@
 """One PostgreSQL database: the store for several machines."""
 
-from dalsegno.adapters.postgres.archive import PostgresArchive
-from dalsegno.adapters.postgres.blobs import PostgresBlobs
-from dalsegno.adapters.postgres.broker import PostgresBroker
-from dalsegno.adapters.postgres.commits import COMMITS_AT_ONCE
+from dalsegno.adapters.postgres.archive.archive import PostgresArchive
+from dalsegno.adapters.postgres.archive.partitions import keep_ahead, make_in_time
+from dalsegno.adapters.postgres.claim.timers import TIMER_INTERVAL
+from dalsegno.adapters.postgres.commit.commits import COMMITS_AT_ONCE
 from dalsegno.adapters.postgres.ledger import PostgresLedger
 from dalsegno.adapters.postgres.limits import PostgresLimits
-from dalsegno.adapters.postgres.listener import Listener
-from dalsegno.adapters.postgres.neighbours import PostgresNeighbours
-from dalsegno.adapters.postgres.partitions import keep_ahead, make_in_time
-from dalsegno.adapters.postgres.records import PostgresRecords
+from dalsegno.adapters.postgres.messaging.broker import PostgresBroker
+from dalsegno.adapters.postgres.messaging.listener import Listener
+from dalsegno.adapters.postgres.messaging.neighbours import PostgresNeighbours
+from dalsegno.adapters.postgres.records import PostgresBlobs, PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
-from dalsegno.adapters.postgres.waking import BREATH_OF_TIMERS
 
 __all__ = [
-    "BREATH_OF_TIMERS",
     "COMMITS_AT_ONCE",
+    "TIMER_INTERVAL",
     "Listener",
     "PostgresArchive",
     "PostgresBlobs",

@@ -1,4 +1,8 @@
-"""The one place where asyncpg's errors become ours."""
+"""Translation of asyncpg's errors: for each error code who must act, and what helps.
+
+A code is looked up as a whole, then by its class, its first two characters. An unknown code counts as the store's
+fault: the work is kept and retried. Only an error about a value may fail the step that contains it.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,113 @@ from urllib.parse import unquote
 
 import asyncpg
 
-from dalsegno.adapters.postgres.sqlstates import REFUSED_CLASSES, meaning_of
-from dalsegno.errors import BadConfiguration, DalSegnoError, InvalidInput, Unavailable
+from dalsegno.errors import (
+    BadConfiguration,
+    DalSegnoError,
+    InvalidInput,
+    SchemaMismatch,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+
+Meaning = tuple[type[DalSegnoError], str]
+
+REFUSED_CLASSES = frozenset(("21", "22", "23", "54"))
+"""Errors of given rows: a duplicate within a batch, a value that no column can hold, a row that exists already or
+lacks a value, a value beyond a limit of the server. No table here checks anything else.
+"""
+
+NO_SESSION = frozenset(("25006", "26000"))
+"""The session is useless although its connection is open: its server has become a standby, or its prepared
+statements were discarded.
+"""
+
+READ_ONLY = "25006"
+
+MISFIT = (
+    "the tables do not fit this program. If a newer version has migrated them, upgrade this program; else run "
+    "`dalsegno migrate` with it"
+)
+
+
+def rights(user: str) -> str:
+    """Return the grants needed to run workflows in tables of another owner."""
+    return (
+        f"GRANT USAGE ON SCHEMA dalsegno TO {user}; "
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA dalsegno TO {user}; "
+        f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA dalsegno TO {user};"
+    )
+
+
+NO_RIGHT = (
+    "the database user may not do this. To run workflows, grant it the schema `dalsegno` and what is in it: "
+    + rights("<user>")
+    + " To migrate, and to make and drop partitions of history, it has to own the tables or be a member of the role"
+    " that does (GRANT <owner> TO <user>;), and to install them it needs CREATE on the database"
+)
+
+BY_STATE: dict[str, Meaning] = {
+    "25006": (
+        StoreReadOnly,
+        "the database takes no writes: it is a standby or has become one, or its sessions are read-only by default",
+    ),
+    "25P03": (Unavailable, "this process stood still in a transaction, which the server has ended"),
+    "26000": (Unavailable, "somebody has thrown away what this session had prepared; it is replaced"),
+    "28000": (BadConfiguration, "the user may not connect: see its role, and pg_hba.conf of the server"),
+    "28P01": (
+        BadConfiguration,
+        "the password is wrong: it stands in the store's URL, in PGPASSWORD or in ~/.pgpass",
+    ),
+    "3D000": (
+        BadConfiguration,
+        "there is no such database: create it, or name another one in the store's URL",
+    ),
+    "40001": (Unavailable, "PostgreSQL has undone a transaction beside another one; it can be sent again"),
+    "40P01": (
+        Unavailable,
+        "PostgreSQL has undone a transaction that stood in another's way; it can be sent again",
+    ),
+    "42501": (StoreReadOnly, NO_RIGHT),
+    "42P01": (SchemaMismatch, f"a table is missing: {MISFIT}, as a user that may create it"),
+    "42883": (SchemaMismatch, f"a function is missing: {MISFIT}, as a user that may create it"),
+    "53100": (StoreFull, "no space left on the database's disk; nothing of this commit was applied"),
+    "55000": (Unavailable, "PostgreSQL refuses this for now"),
+    "55P03": (Unavailable, "others held for too long what a transaction needs; it can be sent again"),
+    "57014": (Unavailable, "PostgreSQL has ended a statement: somebody cancelled it, or it took too long"),
+    "XX001": (StoreCorrupt, "the database reports damaged data; restore a backup"),
+    "XX002": (StoreCorrupt, "the database reports a damaged index; REINDEX, or restore a backup"),
+}
+
+_BUSY: Meaning = (Unavailable, "PostgreSQL is busy or short of something")
+
+BY_CLASS: dict[str, Meaning] = {
+    "0A": (Unavailable, "PostgreSQL does not take this statement now, as after a change of its tables"),
+    "25": (
+        Unavailable,
+        "the transaction is in a state in which PostgreSQL does nothing more; begin another one",
+    ),
+    "26": (Unavailable, "a prepared statement is not there; it is prepared again"),
+    "3F": (SchemaMismatch, f"the schema `dalsegno` is missing: {MISFIT}, as a user that may create it"),
+    "40": _BUSY,
+    "42": (SchemaMismatch, MISFIT),
+    "53": _BUSY,
+    "55": _BUSY,
+    "57": _BUSY,
+    "58": (
+        Unavailable,
+        "PostgreSQL cannot read or write its files: see the disk of its machine, and its log",
+    ),
+    "XX": (Unavailable, "PostgreSQL has failed inside: see its log"),
+}
+
+UNKNOWN: Meaning = (Unavailable, "PostgreSQL reports something that is not expected here: see its log")
+
+
+def meaning_of(state: str) -> Meaning:
+    """Return the meaning of a code outside of ``REFUSED_CLASSES``."""
+    return BY_STATE.get(state) or BY_CLASS.get(state[:2]) or UNKNOWN
 
 
 class RefusedValue(InvalidInput):
@@ -30,7 +139,7 @@ UNREACHABLE = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""The server is away, going or full of others; the last two are what asyncpg raises on a connection that died."""
+"""The server is away, shutting down or full; the last two are what asyncpg raises on a connection that died."""
 
 TURNED_AWAY = (
     asyncpg.CannotConnectNowError,
@@ -38,28 +147,28 @@ TURNED_AWAY = (
     asyncpg.CrashShutdownError,
     asyncpg.TooManyConnectionsError,
 )
-"""What a server says that is there."""
+"""Errors that a reachable server reports."""
 
 ANSWERED = (*TURNED_AWAY, asyncpg.TargetServerAttributeNotMatched)
-"""What is said of servers that were reached."""
+"""Errors that show that a server was reached."""
 
 SETTING_CLASSES = frozenset(("22", "42"))
-"""Those of what a server says about a setting with which a session is to begin."""
+"""Error classes of a setting with which a session begins."""
 
 
 LOGIN_CLASSES = frozenset(("28", "3D"))
-"""Those of what a server says to whoever it does not let in."""
+"""Error classes of a refused login."""
 
 LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What the driver says of a connection that died under it speaks of its own insides."""
+"""The driver's error for a connection that died under it is about the driver's internals."""
 
 SESSION_ATTRIBUTES = ("any", "primary", "standby", "prefer-standby", "read-write", "read-only")
-"""What ``target_session_attrs`` may be."""
+"""The values of ``target_session_attrs``."""
 
 
 @contextmanager
 def driver_errors() -> Iterator[None]:
-    """Everything that talks to the driver does so inside this."""
+    """Translate driver errors; every use of the driver is inside this."""
     try:
         yield
     except (asyncpg.PostgresError, *UNREACHABLE, UnicodeError, OverflowError) as error:
@@ -67,9 +176,12 @@ def driver_errors() -> Iterator[None]:
 
 
 def _explain_using(error: Exception) -> DalSegnoError:
-    """Of a store that was open before, so its URL was right. If it lets nobody in any more, as after a change of the
-    password, it is away for this process, and that is all: a step that could not read is handed back, and nothing that
-    was to be done with the store counts as what this process cannot do."""
+    """Return the error of a store that was open before, so that its URL was right.
+
+    If it refuses logins now, as after a change of the password, it counts as unavailable to this process: a step
+    that could not read is handed back, and an operation on the store does not count as unsupported by this
+    process.
+    """
     told = explain(error)
     if isinstance(told, BadConfiguration) and sqlstate_of(error)[:2] in LOGIN_CLASSES:
         return Unavailable(f"PostgreSQL lets this process in no more: {told}")
@@ -78,7 +190,7 @@ def _explain_using(error: Exception) -> DalSegnoError:
 
 @contextmanager
 def connecting(url: str) -> Iterator[None]:
-    """Around what makes the first connection, and nothing else: there the URL may be wrong."""
+    """Translate errors of the first connection, and of nothing else: only there may the URL be wrong."""
     try:
         yield
     except (asyncpg.PostgresError, *UNREACHABLE, ValueError) as error:
@@ -86,7 +198,7 @@ def connecting(url: str) -> Iterator[None]:
 
 
 def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
-    if isinstance(error, ValueError):  # so are the driver's own complaints about a URL
+    if isinstance(error, ValueError):  # the driver reports errors of a URL this way, too
         return BadConfiguration(_about_url(error, url))
     state = sqlstate_of(error)
     if state == asyncpg.InsufficientPrivilegeError.sqlstate:
@@ -111,7 +223,10 @@ def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
 
 
 def _about_url(error: ValueError, url: str) -> str:
-    """The driver repeats parts of the URL: where a password may have slipped into them, they are not shown."""
+    """Return the message about a URL.
+
+    The driver repeats parts of it, which are left out if they may contain a password.
+    """
     if encoding := _encoding(url):
         return f"the store's URL cannot be read{encoding}"
     wrong = next((port for _, port in _servers_of(url) if port and not port.isdecimal()), None)
@@ -119,13 +234,16 @@ def _about_url(error: ValueError, url: str) -> str:
         return (
             f"the port {wrong!r} in the store's URL is no number; write postgresql://user@host:5432/database"
         )
-    if "target_session_attrs is expected" in str(error):  # the driver does not name them
+    if "target_session_attrs is expected" in str(error):  # the driver does not list them
         return f"`target_session_attrs` in the store's URL is none of {', '.join(SESSION_ATTRIBUTES)}"
     return f"the store's URL cannot be used: {error}"
 
 
 def _may_have_password(url: str) -> bool:
-    """In one of the places where the driver looks for it. What a file holds is not looked at."""
+    """Return True if a password is in one of the places where the driver looks for it.
+
+    The content of files is not checked.
+    """
     user, at, _ = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")
     file = Path(os.environ.get("PGPASSFILE") or Path("~/.pgpass").expanduser())
     in_url = (at and ":" in user) or re.search(r"[?&](password|passfile|service)=", url)
@@ -133,7 +251,7 @@ def _may_have_password(url: str) -> bool:
 
 
 def _place_of(url: str) -> str:
-    """Where the server is looked for, as a part of a sentence."""
+    """Return the server's location, as a part of a sentence."""
     if _encoding(url):
         return ""
     named = [f"{host}:{port}" if port else host for host, port in _servers_of(url)]
@@ -141,7 +259,7 @@ def _place_of(url: str) -> str:
 
 
 def _servers_of(url: str) -> list[tuple[str, str]]:
-    """Hosts and ports; the driver takes several."""
+    """Return hosts and ports; the driver takes several."""
     places = re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
     found = []
     for place in filter(None, places.split(",")):
@@ -159,7 +277,7 @@ def _encoding(url: str) -> str:
 
 
 def explain(error: Exception) -> DalSegnoError:
-    """Any error of the driver as the error of whoever must act."""
+    """Translate an error of the driver into the error of the person who must act."""
     if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
         return RefusedValue(f"the store cannot hold a value: {error}")
     if isinstance(error, UNREACHABLE):
@@ -187,13 +305,13 @@ def _explain_absence(error: Exception) -> DalSegnoError:
 
 
 def _reason(error: Exception) -> str:
-    """A time that has run out says nothing of itself."""
+    """Return the reason; a timeout has no message of its own."""
     text = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else "no reason is given")
     return f"{type(error).__name__}: {text}"
 
 
 def sqlstate_of(error: BaseException | None) -> str:
-    """The code of an error of the driver, or of the one that an error of ours comes from; empty if there is none."""
+    """Return the code of a driver error, or of the driver error that caused one of ours; empty if there is none."""
     while error is not None:
         if state := getattr(error, "sqlstate", None):
             return str(state)

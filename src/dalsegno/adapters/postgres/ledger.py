@@ -1,50 +1,131 @@
-"""PostgresLedger: the ledger's contract on one PostgreSQL database."""
+"""PostgresLedger: the ledger's contract on one PostgreSQL database, and its rows as the ports show them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
 
+import msgspec
+
 from dalsegno.adapters.excluding_claims import ExcludingClaims
-from dalsegno.adapters.postgres.claims import Claims
-from dalsegno.adapters.postgres.commits import Commits
-from dalsegno.adapters.postgres.heartbeats import Heartbeats
+from dalsegno.adapters.postgres.archive.removal import sweep
+from dalsegno.adapters.postgres.claim.claims import Claims
+from dalsegno.adapters.postgres.claim.timers import TimerWaker
+from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorkers
+from dalsegno.adapters.postgres.commit.commits import Commits
+from dalsegno.adapters.postgres.limits import COUNTED as COUNTED_IN_LINE
 from dalsegno.adapters.postgres.limits import views_of
-from dalsegno.adapters.postgres.store import PostgresStore, Transaction
-from dalsegno.adapters.postgres.sweep import sweep
-from dalsegno.adapters.postgres.takers import Takers
-from dalsegno.adapters.postgres.views import execution_view, machine_view
-from dalsegno.adapters.postgres.waking import Waking
+from dalsegno.adapters.postgres.messaging.heartbeats import Heartbeats
+from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
+from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.barrier import LeftView, SlotView
-from dalsegno.model.machine import MachineView
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.inspection import Inspection, Untouched
+from dalsegno.model.limits import Allowance, LimitView, Rate
+from dalsegno.model.machine import Completion, MachineView, Ranges, SignalView, Wake
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import (
     COUNTED,
+    MOST_BARRIERS,
+    MOST_OPEN_SLOTS,
+    NO_RECORDS,
     SLOTS_PAGE,
-    Inspection,
+    Examination,
+    Examined,
     OutboxEntry,
     QueueView,
-    Untouched,
+    RecordsAsked,
     Woken,
     WorkerView,
 )
+from dalsegno.ports.records import Record
+
+TAGS = 12
+"""Position of the tags in ``execution_view``, whose columns are ExecutionView's."""
+
+_read_ranges = msgspec.json.Decoder(Ranges)
+_read_wake = msgspec.json.Decoder(Wake)
+
+
+def execution_view(row: Row) -> ExecutionView:
+    columns = list(row)
+    columns[TAGS] = tuple((name, value) for name, value in json.loads(row[TAGS]))
+    return ExecutionView(*columns)
+
+
+def machine_view(row: Row, completions: Sequence[Row], signals: Sequence[Row]) -> MachineView:
+    """Return a machine from ``look.machine``, ``look.inbox`` and ``look.mailbox``."""
+    version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted = row
+    return MachineView(
+        version,
+        snapshot,
+        _read_ranges.decode(reachable),
+        _read_wake.decode(wake),
+        inbox,
+        read,
+        line,
+        cancel,
+        interrupted,
+        tuple(Completion(*completion) for completion in completions),
+        tuple(SignalView(*signal) for signal in signals),
+    )
+
+
+def examined(rows: Sequence[Row], now: float) -> Examined:
+    """Return an examination from ``look.examine``."""
+    workers = rows[0][-1] if rows else ()
+    return Examined(
+        tuple(_examination(row, now) for row in rows), tuple(WorkerView(*worker) for worker in workers)
+    )
+
+
+def _examination(row: Row, now: float) -> Examination:
+    view, tokens, barriers, open_slots, machine, inbox, mailbox, limits, records, _workers = row
+    execution = execution_view(view)
+    inspection = Inspection(
+        execution,
+        tuple(token_view(TokenRow(execution.id, *token)) for token in tokens),
+        tuple(barrier_view(BarrierRow(execution.id, *barrier)) for barrier in barriers),
+        tuple(_limit_view(limit, now) for limit in limits),
+    )
+    return Examination(
+        inspection,
+        machine_view(machine, inbox, mailbox) if machine is not None else None,
+        _by_barrier(open_slots),
+        tuple(Record(*record) for record in records),
+    )
+
+
+def _by_barrier(slots: Sequence[Row]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for barrier, number in slots:
+        found.setdefault(barrier, []).append(number)
+    return {barrier: tuple(sorted(numbers)) for barrier, numbers in found.items()}
+
+
+def _limit_view(row: Row, now: float) -> LimitView:
+    """Return a limit. ``start``: the start that is as many starts ago as the rate of the key allows."""
+    key, own, concurrency, starts, period, in_use, waiting, start = row
+    rule = Allowance(concurrency, Rate(starts, period) if starts is not None else None)
+    return limit_view(key, own, rule, in_use, waiting, lambda _: start, now)
+
 
 STALE_STARTS = 10_000
-"""Removed at once, at most."""
+"""Most rows removed in one call."""
 FORGET_STARTS_EVERY = 60.0
 
 
 class PostgresLedger:
-    """Each call is one transaction, or few; several processes use one database beside each other."""
+    """Each call is one transaction, or few; several processes use one database concurrently."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.commits = Commits(store)
-        self.takers = Takers(self.commits.suspects)
+        self.takers = WaitingWorkers(self.commits.suspects)
         self._claims = Claims(store, self.commits)
-        self._waking = Waking(store, self._claims, self.takers)
+        self._waking = TimerWaker(store, self._claims, self.takers)
         self._heartbeats = Heartbeats(store.url, store.way)
         self._excluding_claims = ExcludingClaims(self._claims.look_at_others, self.lease, self.now)
         self._forget_starts_at = 0.0
@@ -88,7 +169,7 @@ class PostgresLedger:
         self.commits.suspects.handed_back(leases)
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
-        """Has a thread and a connection of its own, so it works while the event loop is blocked."""
+        """Send a heartbeat from a thread of its own, so that it works while the event loop is blocked."""
         self._heartbeats.beat(worker, self.store.given_now(), lease_seconds, info)
 
     async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
@@ -125,6 +206,10 @@ class PostgresLedger:
         found, inbox, mailbox = await self.store.fetch_together(*((name, (execution,)) for name in looks))
         return machine_view(found[0], inbox, mailbox) if found else None
 
+    async def waiting_signals(self, execution: str, most: int) -> int:
+        ((count,),) = await self.store.fetch("look.waiting_signals", execution, most)
+        return int(count)
+
     async def inspect(self, execution: str) -> Inspection | None:
         async with self.store.look() as tx:
             found = await tx.fetch("look.execution", execution)
@@ -144,6 +229,11 @@ class PostgresLedger:
             tuple(await views_of(tx, asked, self.now())),
         )
 
+    async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
+        kinds = (records.of_tokens, records.token_prefix, records.of_queues, records.where_ready)
+        most = (MOST_BARRIERS, MOST_OPEN_SLOTS, COUNTED_IN_LINE)
+        return examined(await self.store.fetch("look.examine", executions, *kinds, *most), self.now())
+
     async def untouched(self, before: float, after: str, limit: int) -> Untouched:
         rows = await self.store.fetch("look.untouched", after, limit, before)
         names = tuple(name for name, is_untouched in rows if is_untouched)
@@ -161,7 +251,7 @@ class PostgresLedger:
     async def queues(self) -> list[QueueView]:
         return [QueueView(*row) for row in await self.store.fetch("look.queues", COUNTED)]
 
-    # -- leaving ----------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------
 
     async def sweep(self, limit: int = 500) -> int:
         return await sweep(self.store, limit)

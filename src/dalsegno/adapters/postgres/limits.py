@@ -1,20 +1,20 @@
-"""PostgresLimits: what operators set for keys, and how much of them is in use."""
+"""PostgresLimits: the operators' rules for keys, and the keys' current use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dalsegno.adapters.postgres.limited_claims import read_starts, read_uses
+from dalsegno.adapters.postgres.claim.limited import read_starts, read_uses
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
 from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.limits import Allowance, LimitView
 
 COUNTED = 1000
-"""Waiting tokens of a key that are counted one by one."""
+"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 async def views_of(tx: Transaction, asked: Sequence[tuple[str, str | None]], now: float) -> list[LimitView]:
-    """Keys as seen by tokens with these allowances."""
+    """Return keys as seen by tokens with these allowances."""
     if not asked:
         return []
     keys = list({key for key, _ in asked})
@@ -29,7 +29,7 @@ async def views_of(tx: Transaction, asked: Sequence[tuple[str, str | None]], now
 
 
 class PostgresLimits:
-    """Rules hold from the next claim on, in every process: claims read them in their own transaction."""
+    """Rules apply from the next claim on, in every process: claims read them in their own transaction."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store

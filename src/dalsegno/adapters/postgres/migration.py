@@ -1,8 +1,12 @@
 """The schema `dalsegno`: numbered files, applied forward only.
 
-Each file names its stage in its first line. ``pre``: only adds, so that processes of the version before go on beside
-it, and can be started again; applied by whoever opens the store first. ``post``: takes away what only they needed;
-applied on demand, once none of them is left, and from then on they are refused. A fresh database gets all files.
+Each file names its stage in its first line. ``pre``: only adds, so that processes of the previous version can run
+and be started beside it; applied by the first process that opens the store. ``post``: removes what only they
+needed; applied on demand, once none of them is left, and from then on they are refused. A fresh database gets all
+files.
+
+The database records which files were applied, and which programs it still fits. The command line inspects and
+upgrades it here without opening a store.
 """
 
 from __future__ import annotations
@@ -10,35 +14,112 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import files
 from typing import Any, Literal
 
 import asyncpg
 from msgspec import Struct
 
-from dalsegno.adapters.postgres.installed import Installed, look, make_room, write
+from dalsegno.adapters.postgres.connections.connect import (
+    CONNECTED,
+    WITHOUT_VERSION,
+    connect,
+    name_of,
+    process_of,
+)
+from dalsegno.adapters.postgres.connections.pooling import naming
+from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.errors import InternalError, SchemaMismatch
+from dalsegno.ports.ledger import ConnectedProcess, WorkerView
+
+HAS_NAMESPACE = "SELECT to_regnamespace('dalsegno') IS NOT NULL"
+HAS_TABLE = "SELECT to_regclass('dalsegno.installed') IS NOT NULL"
+HAS_OLDEST = """
+SELECT EXISTS (
+    SELECT FROM pg_attribute
+    WHERE attrelid = 'dalsegno.installed'::regclass AND attname = 'oldest' AND NOT attisdropped
+)
+"""
+NUMBERS = "SELECT schema, (to_jsonb(installed) ->> 'oldest')::integer FROM dalsegno.installed"
+"""Works also for a table that was created before there was a second number."""
+MAKE_TABLE = """
+CREATE TABLE IF NOT EXISTS dalsegno.installed (
+    single boolean PRIMARY KEY DEFAULT true CHECK (single), -- one row
+    schema integer NOT NULL, -- files applied
+    oldest integer -- files that a program has to know
+);
+INSERT INTO dalsegno.installed (schema) VALUES (0) ON CONFLICT DO NOTHING;
+"""
+ADD_OLDEST = "ALTER TABLE dalsegno.installed ADD COLUMN oldest integer"
+WRITE = "UPDATE dalsegno.installed SET schema = $1, oldest = $2"
+
+
+class Installed(Struct, frozen=True):
+    version: int
+    """Files applied; 0 for a database without our schema."""
+    oldest: int
+    """Files that a program has to know to fit: those up to the last one that removed something. Later ones only
+    added, and do not disturb programs that do not know them.
+    """
+
+    def refuse_older(self, known: int) -> None:
+        """Refuse a schema that needs a newer program. ``known``: how many files this program knows."""
+        if known >= self.oldest:
+            return
+        raise SchemaMismatch(
+            f"the database has schema version {self.version}, for programs that know version {self.oldest} or more,"
+            f" this program knows up to {known}: it was written by a newer Dal Segno; upgrade this one, or use"
+            " another database"
+        )
+
+
+async def look(connection: Any) -> Installed:
+    if not await connection.fetchval(HAS_TABLE):
+        return Installed(0, 0)
+    version, oldest = await connection.fetchrow(NUMBERS)
+    return Installed(version, version if oldest is None else oldest)
+
+
+async def make_room(connection: Any) -> None:
+    """Create the schema, unless an administrator created it for a user who may not."""
+    if not await connection.fetchval(HAS_NAMESPACE):
+        await connection.execute("CREATE SCHEMA IF NOT EXISTS dalsegno")
+    await connection.execute(MAKE_TABLE)
+
+
+async def write(connection: Any, installed: Installed) -> None:
+    """Record the version, last in a migration.
+
+    If the second number is missing, the table cannot be read from here to the end.
+    """
+    if not await connection.fetchval(HAS_OLDEST):
+        await connection.execute(ADD_OLDEST)
+    await connection.execute(WRITE, installed.version, installed.oldest)
+
 
 logger = logging.getLogger("dalsegno.postgres")
 
 LOCK = 0x4453474E
-"""Key of the advisory lock under which processes that migrate at once take turns."""
+"""Key of the advisory lock under which concurrent migrations take turns."""
 
 LOCK_TIMEOUT = "200ms"
-"""How long a step waits for a table that others use: whoever comes after it waits behind it."""
+"""How long a step waits for a table that others use, since later ones queue behind it."""
 PATIENCE = 60.0
-"""Seconds for which it is tried again."""
+"""Seconds for which it is retried."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
 AS_LONG_AS_IT_TAKES = 7 * 86_400.0
-"""Seconds, instead of those that a connection grants any other statement. A step may rewrite a large table, and whoever
-waits for its turn waits for that."""
+"""Seconds, instead of the usual limit of a statement. A step may rewrite a large table, and other processes wait
+for their turn as long.
+"""
 
 STAGE = re.compile(r"-- stage: (pre|post)\n")
 
 
 Agree = Callable[[Any], Awaitable[None]]
-"""Asked with the connection, under the lock. Raises where nothing may be taken away now."""
+"""Called with the connection, under the lock. Raises if nothing may be removed now."""
 
 
 class Migration(Struct, frozen=True):
@@ -48,7 +129,7 @@ class Migration(Struct, frozen=True):
 
 
 def migrations() -> list[Migration]:
-    """In their order."""
+    """Return the migrations in their order."""
     folder = files("dalsegno.adapters.postgres") / "schema"
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     return [
@@ -65,11 +146,6 @@ def _read(name: str, text: str) -> Migration:
     return Migration(name, found.group(1), text)  # type: ignore[arg-type]
 
 
-async def installed_version(connection: Any) -> int:
-    """How many files were applied; 0 for a database that knows nothing of us."""
-    return (await look(connection)).version
-
-
 async def migrate(
     connection: Any,
     *,
@@ -78,8 +154,10 @@ async def migrate(
     agree: Agree | None = None,
     steps: list[Migration] | None = None,
 ) -> int:
-    """Brings the schema up to date, ``finish``: also by what waits until no older process runs, as ``agree`` may know.
-    Returns its version."""
+    """Bring the schema up to date; return its version.
+
+    ``finish``: apply also the files that wait until no older process runs, which ``agree`` checks.
+    """
     known = migrations() if steps is None else steps
     found = await look(connection)
     found.refuse_older(len(known))
@@ -97,7 +175,7 @@ async def migrate(
 async def _apply_patiently(
     connection: Any, known: list[Migration], *, finish: bool, agree: Agree | None
 ) -> int:
-    """Again from the start, as long as somebody holds a table that is to be changed."""
+    """Apply, and restart as long as another transaction holds a table that is to be changed."""
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, FIRST_PAUSE
     while True:
@@ -112,8 +190,11 @@ async def _apply_patiently(
 
 
 async def _apply(connection: Any, known: list[Migration], *, finish: bool, agree: Agree | None) -> int:
-    """What is to be done is asked again under the lock: whoever had it before may have been of another version. So is
-    whether it may be done: an older process may have been started while this one waited."""
+    """Apply under the lock.
+
+    What is to be done is determined again: the previous holder may have been of another version. So is whether it
+    may be done: an older process may have been started during the wait.
+    """
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1)", LOCK, timeout=AS_LONG_AS_IT_TAKES)
         await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
@@ -133,17 +214,17 @@ async def _apply(connection: Any, known: list[Migration], *, finish: bool, agree
 
 
 def _takes_away(known: list[Migration], version: int) -> bool:
-    """Whether finishing the upgrade of this schema takes something away that processes may still use."""
+    """Return True if finishing the upgrade of this schema removes something that processes may still use."""
     return version > 0 and any(step.stage == "post" for step in known[version:])
 
 
 def _oldest_that_fits(applied: list[Migration]) -> int:
-    """How many of these files a program has to know."""
+    """Return how many of these files a program has to know."""
     return max((number for number, step in enumerate(applied, 1) if step.stage == "post"), default=1)
 
 
 def _wanted(known: list[Migration], version: int, *, finish: bool) -> int:
-    """Up to which file to go."""
+    """Return the number of the last file to apply."""
     if finish or version == 0:
         return len(known)
     waiting = next((number for number in range(version, len(known)) if known[number].stage == "post"), None)
@@ -155,3 +236,62 @@ def _wanted(known: list[Migration], version: int, *, finish: bool) -> int:
             " versions, then run `dalsegno migrate --finish`"
         )
     return waiting
+
+
+WORKERS = "SELECT id, expires_at, 0, info FROM dalsegno.worker ORDER BY id"
+"""Works on a schema of any version, and therefore omits how much they hold."""
+NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
+
+ProcessCheck = Callable[[Sequence[WorkerView], Sequence[ConnectedProcess], float], None]
+"""Called with the store's workers, the connected processes and the store's time. Raises to refuse."""
+
+
+async def upgrade(
+    url: str, *, check: bool, finish: bool, agree: ProcessCheck | None = None
+) -> tuple[int, int, int]:
+    """Return the schema's version before, now, and the newest that is known.
+
+    ``check``: nothing is changed. ``agree`` is called before something is removed that older processes need.
+    """
+    known = migrations()
+    async with _connected(url) as connection:
+        found = await look(connection)
+        found.refuse_older(len(known))
+        if check:
+            return found.version, found.version, len(known)
+        asked = None if agree is None else partial(_ask, agree)
+        return found.version, await migrate(connection, finish=finish, agree=asked), len(known)
+
+
+async def is_installed(url: str) -> bool:
+    """Return True if the database has our schema, in any version."""
+    async with _connected(url) as connection:
+        return (await look(connection)).version > 0
+
+
+async def is_up_to_date(url: str) -> bool:
+    """Return False if the schema is missing. One that this program would have to change first is refused."""
+    async with _connected(url) as connection:
+        if (await look(connection)).version == 0:
+            return False
+        await migrate(connection, may_change=False)
+        return True
+
+
+async def _ask(agree: ProcessCheck, connection: Any) -> None:
+    workers = [WorkerView(*row) for row in await connection.fetch(WORKERS)]
+    connected = [process_of(*row) for row in await connection.fetch(CONNECTED, WITHOUT_VERSION)]
+    agree(workers, list(dict.fromkeys(connected)), await connection.fetchval(NOW))
+
+
+@asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Any]:
+    with driver_errors():
+        with connecting(url):
+            connection = await connect(
+                url, timeout=30, statement_cache_size=0, server_settings=naming(name_of(url))
+            )
+        try:
+            yield connection
+        finally:
+            await connection.close()

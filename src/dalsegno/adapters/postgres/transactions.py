@@ -1,4 +1,4 @@
-"""Work of tasks, and starts of callers, in one transaction with the transition that belongs to it."""
+"""Transactions that contain a transition together with a task's work, or a caller's start."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from dalsegno.adapters.postgres.callers import SameDatabase, check_form, usable_here
-from dalsegno.adapters.postgres.changes import StartedElsewhere, TokenChanged
-from dalsegno.adapters.postgres.commits import MOST_TRIES, Commits
+from dalsegno.adapters.postgres.caller_connections import (
+    Pauses,
+    SameDatabase,
+    aborted,
+    at_commit,
+    check_form,
+    ended,
+    fails_the_task,
+    overslept,
+    usable_here,
+)
+from dalsegno.adapters.postgres.commit.changes import StartedByOthers, TokenChanged
+from dalsegno.adapters.postgres.commit.commits import MOST_TRIES, Commits
+from dalsegno.adapters.postgres.commit.load import LoadedRows, lock
+from dalsegno.adapters.postgres.commit.read_set import wanted_by
+from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
+from dalsegno.adapters.postgres.connections.connect import connect, name_of
+from dalsegno.adapters.postgres.connections.pooling import SESSION, naming
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
-from dalsegno.adapters.postgres.faults import Pauses, aborted, at_commit, ended, fails_the_task, overslept
-from dalsegno.adapters.postgres.loaded import Loaded
-from dalsegno.adapters.postgres.loading import lock
-from dalsegno.adapters.postgres.messages import CHANNEL, Message
-from dalsegno.adapters.postgres.naming import name_of
-from dalsegno.adapters.postgres.servers import connect
+from dalsegno.adapters.postgres.messaging.listener import CHANNEL, Message
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction
-from dalsegno.adapters.postgres.wanted import wanted_by
-from dalsegno.adapters.postgres.ways import SESSION, naming
-from dalsegno.adapters.postgres.workspace import PostgresWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Applied, Outcome, Transition
@@ -33,15 +40,16 @@ from dalsegno.ports.node import NodeError
 from dalsegno.ports.transactions import CallerConnection, Work, WorkFailed
 
 MOST_OPEN = 8
-"""Connections for tasks that work in transactions; further ones wait for one of them."""
+"""Connections for tasks that work in transactions; further tasks wait for one of them."""
 LONGEST_PAUSE = 60.0
 """Seconds without a statement, after which the server ends the transaction: its rows must not stay locked for ever."""
 BEGAN = "SELECT extract(epoch FROM now())::text"
-"""When the transaction did, which tells it from any other on the same connection. As text: for other types the task may
-have a codec of its own."""
+"""When the transaction began, which distinguishes it from others on the same connection. As text: for other types
+the task may have a codec of its own.
+"""
 BEGIN = BEGAN + ", set_config('idle_in_transaction_session_timeout', $1, true)"
-OVERTAKEN = (TokenChanged, StartedElsewhere, asyncpg.UniqueViolationError)
-"""Another process came between reading and writing, with another step of the execution or with the same start."""
+OVERTAKEN = (TokenChanged, StartedByOthers, asyncpg.UniqueViolationError)
+"""Another process committed between reading and writing: another step of the execution, or the same start."""
 
 
 class PostgresTransactions:
@@ -85,7 +93,10 @@ class PostgresTransactions:
             await self._pool.close()
 
     async def _own_pool(self) -> Any:
-        """Apart from the connections of the engine, which tasks must not use up. Made when the first task asks."""
+        """Return the tasks' pool, separate from the engine's, which tasks must not exhaust.
+
+        Created when the first task needs it.
+        """
         async with self._opening:
             if self._pool is None:
                 self._pool = await asyncpg.create_pool(
@@ -101,7 +112,7 @@ class PostgresTransactions:
 
 
 class PostgresStepTransaction:
-    """The connection is the task's while it runs, with the settings that a connection of its own would have."""
+    """The connection is the task's while it runs, with the settings of a plain connection."""
 
     def __init__(
         self, commits: Commits, pool: Any, connection: Connection, transaction: Any, began: str
@@ -140,15 +151,15 @@ class PostgresStepTransaction:
     def is_lost(self) -> bool:
         try:
             return self.connection is None or bool(self.connection.is_closed())
-        except asyncpg.InterfaceError:  # the pool has thrown it away already
+        except asyncpg.InterfaceError:  # the pool has discarded it already
             return True
 
     async def own_fault(self) -> NodeError | None:
-        await asyncio.sleep(0)  # asyncpg tells of a statement a moment after it
+        await asyncio.sleep(0)  # asyncpg reports a statement a moment after it
         return overslept(LONGEST_PAUSE) if self._pauses.reached(LONGEST_PAUSE) else None
 
     async def _fault(self) -> NodeError | None:
-        """What the task has done to the transaction. A connection that was lost without its doing is none."""
+        """Return the task's failure if it broke the transaction. A connection lost for another reason is none."""
         try:
             if not self.connection.is_in_transaction():
                 return await self.own_fault() if self.is_lost() else ended()
@@ -165,7 +176,7 @@ class PostgresStepTransaction:
         if self.connection is None:
             return
         try:
-            # A connection that died has left the pool by itself, and then says nothing but that.
+            # A connection that died has left the pool by itself, and then raises only that.
             with contextlib.suppress(asyncpg.InterfaceError):
                 if not self.connection.is_closed():
                     await self._transaction.rollback()
@@ -184,8 +195,11 @@ class PostgresStepTransaction:
 async def settle_within(
     commits: Commits, tx: Transaction, transition: Transition, *, of_caller: bool = False
 ) -> Outcome:
-    """In somebody else's transaction: waits for the execution's row, and leaves a refused try without a trace, and
-    without locks. ``of_caller``: nobody knows when the transaction ends."""
+    """Settle in a transaction of the task or caller.
+
+    It waits for the execution's row, and a refused try leaves no trace and no locks. ``of_caller``: it is unknown
+    when the transaction ends.
+    """
     await commits.store.reserve_numbers(1)
     for _ in range(MOST_TRIES):
         await tx.connection.execute("SAVEPOINT dalsegno")
@@ -207,7 +221,7 @@ async def settle_within(
 
 async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, of_caller: bool) -> Outcome:
     await tx.fetch("load.wait", [transition.execution])
-    loaded = Loaded()
+    loaded = LoadedRows()
     now = commits.store.saw(await lock(commits.store, tx, wanted_by([transition], careful=True), loaded))
     if loaded.busy:
         raise TokenChanged("it is being created at this moment")
@@ -221,9 +235,11 @@ async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, 
 
 
 def _set_aside(outcome: Applied, rows: PostgresWorkspace, now: float) -> Applied:
-    """Lines are changed under the locks of their keys, which commits and claims of all processes need: a transaction
-    that ends nobody knows when must not hold them. So tokens with a limit key are born asleep and due at once. Once
-    the caller has committed a wake finds them, and puts them in line."""
+    """Park new tokens with a limit key, due at once, instead of putting them in line.
+
+    Lines are changed under the locks of their keys, which commits and claims of all processes need: a transaction
+    of unknown length must not hold them. After the caller's commit a wake finds the tokens and puts them in line.
+    """
     aside = set()
     for row, _ in rows.changes.spawned.values():
         if row.limit_key is not None and row.state == "ready":
@@ -237,15 +253,18 @@ def _set_aside(outcome: Applied, rows: PostgresWorkspace, now: float) -> Applied
 
 
 def _news(due: float | None) -> str:
-    """In whole seconds, rounded down: of many starts in one transaction PostgreSQL sends what is the same once, and
-    whoever looks too early sees when it is time."""
+    """Return the message, its time in whole seconds, rounded down.
+
+    PostgreSQL sends equal messages of a transaction once, however many starts it has. A process that looks too
+    early finds out when it is time.
+    """
     at = math.floor(due) if due is not None else None
     return msgspec.json.encode(Message("", news=True, due=at)).decode()
 
 
 @asynccontextmanager
 async def _our_session(connection: Connection) -> AsyncIterator[None]:
-    """The settings under which our statements are written, and the caller's own again after that."""
+    """Apply the settings that our statements need, and restore the caller's own after that."""
     names = list(SESSION)
     [before] = await connection.fetch(f"SELECT {', '.join(f'current_setting({name!r})' for name in names)}")
     restored = dict(zip(names, before, strict=True))
@@ -254,7 +273,7 @@ async def _our_session(connection: Connection) -> AsyncIterator[None]:
         yield
     except BaseException:
         with contextlib.suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
-            await _set(connection, restored)  # what went wrong is told all the same
+            await _set(connection, restored)  # the original error is reported all the same
         raise
     await _set(connection, restored)
 

@@ -1,7 +1,7 @@
 """A consistent copy of a store while processes use it.
 
-The copy is one state of the store: that of the moment it was begun. It is written beside its name, verified, and gets
-the name only then, so that whatever is found under it is whole.
+The copy is the state of the store at the moment it was begun. It is written under another name in the same
+directory, verified, and only then linked to its final name, so that a file of that name is always complete.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from dalsegno.adapters.sqlite.connection import OWNER_ONLY, connect_reader, connect_writer
+from dalsegno.adapters.sqlite.connections.connection import OWNER_ONLY, connect_reader, connect_writer
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.migration import check, migrations
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.errors import BadConfiguration, Conflict, StoreCorrupt
 
 PAGES = 1000
-"""Pages that are copied between two reports."""
+"""Pages copied between two reports."""
 
 Report = Callable[[int, int], None]
 """Pages copied, and pages in all."""
@@ -37,8 +37,10 @@ class Backup:
 
 
 def back_up(path: Path, to: Path, report: Report = lambda copied, total: None) -> Backup:
-    """Copies the store at ``path`` to a new file that only its owner may read. Raises Conflict where there is a file
-    already; nothing is left behind where the copy fails."""
+    """Copy the store at ``path`` to a new file that only its owner may read.
+
+    Raises Conflict if the file exists; a failed copy leaves nothing behind.
+    """
     if not path.is_file():
         raise BadConfiguration(f"there is no store at {path}")
     _refuse_existing(to)
@@ -54,9 +56,9 @@ def back_up(path: Path, to: Path, report: Report = lambda copied, total: None) -
 
 
 def _copy(path: Path, partial: Path, report: Report) -> int:
-    """The schema's version."""
+    """Copy the pages; return the schema's version."""
     with closing(connect_reader(path)) as source, closing(connect_writer(partial, create=False)) as target:
-        # One read transaction for the whole copy: without it every commit of another process begins it anew.
+        # One read transaction for the whole copy: without it every commit of another process restarts it.
         source.execute("BEGIN")
         schema = check(source, path, len(migrations()))
         source.backup(target, pages=PAGES, progress=lambda _, left, total: report(total - left, total))
@@ -68,7 +70,7 @@ def _copy(path: Path, partial: Path, report: Report) -> int:
 
 
 def _verify(partial: Path, schema: int) -> int:
-    """How many executions are in it."""
+    """Check the copy; return how many executions are in it."""
     try:
         with closing(connect_reader(partial)) as copy:
             (damage,) = copy.execute("PRAGMA quick_check(1)").fetchone()
@@ -86,8 +88,10 @@ def _verify(partial: Path, schema: int) -> int:
 
 @contextlib.contextmanager
 def _written_beside(to: Path) -> Iterator[Path]:
-    """A new, empty file in the same directory, for its owner alone; gone after the block, with all SQLite put beside
-    it."""
+    """Yield a new, empty file in the same directory, for its owner only.
+
+    It is removed at the end, with SQLite's files beside it.
+    """
     partial = to.with_name(f".{to.name}.{secrets.token_hex(4)}.partial")
     try:
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, OWNER_ONLY))
@@ -103,7 +107,7 @@ def _written_beside(to: Path) -> Iterator[Path]:
 
 
 def _name(partial: Path, to: Path) -> None:
-    """A link refuses a name that is taken, which a rename would replace."""
+    """Give the copy its name by a link, which fails if the name is taken; a rename would replace the file."""
     try:
         os.link(partial, to)
     except FileExistsError:
@@ -115,7 +119,7 @@ def _name(partial: Path, to: Path) -> None:
 
 
 def _sync(to: Path) -> None:
-    """The file and its name survive a crash of the machine."""
+    """Make the file and its name survive a crash of the machine."""
     for each in (to, to.absolute().parent):
         descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -130,6 +134,6 @@ def _refuse_existing(to: Path) -> None:
 
 
 def _at_fault(error: sqlite3.Error, path: Path, to: Path) -> Path:
-    """A copy that does not fit is the target's trouble; SQLite does not say which of the two it is about."""
+    """Return the file an error is about; SQLite does not say which. If the copy does not fit, it is the target."""
     full = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return to if full else path

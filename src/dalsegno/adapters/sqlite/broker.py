@@ -1,4 +1,4 @@
-"""SqliteBroker: announcements inside this process, and a look at the file when another one has committed."""
+"""SqliteBroker: announcements inside this process, and a check of the file when another one has committed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 
 LOOK_EVERY = 5.0
-"""Seconds after which a worker that is not told of anything claims by itself."""
+"""Seconds after which a worker without announcements claims by itself."""
 
 
 class SqliteBroker:
-    """An announcement only wakes waiting workers; claims find everything that is ready. After a commit of another
-    process one read tells whether a claim is worth the write lock."""
+    """An announcement only wakes waiting workers; claims find everything that is ready.
+
+    After a commit of another process one read decides if a claim is worth the write lock.
+    """
 
     def __init__(self, ledger: SqliteLedger) -> None:
         self.ledger = ledger
         self._news = asyncio.Event()
         self._asked: Counter[str] = Counter()
-        """Queues that a worker waits for or claims from now."""
+        """Queues that a worker waits for or is claiming from."""
         self._look = Repeated(self._look_for_others)
         self._listens = False
 
@@ -33,14 +35,14 @@ class SqliteBroker:
             self._tell()
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
-        """The others notice the commit anyway."""
+        """Do nothing: the others notice the commit anyway."""
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         self._listen()
-        self._asked.update(queues)  # before the claim: another process may commit while it is under way
+        self._asked.update(queues)  # before the claim: another process may commit during it
         try:
             while True:
-                news = self._news  # that of before the claim: whatever becomes ready during it is news
+                news = self._news  # taken before the claim: tokens that become ready during it set this event
                 leases = await self.ledger.claim(worker, queues, limit)
                 if leases:
                     return leases
@@ -68,6 +70,6 @@ class SqliteBroker:
             self._tell()
 
     def _tell(self) -> None:
-        """Everybody who waits, however many they are: the next news are another event."""
+        """Wake every worker that waits; the next news set another event."""
         self._news.set()
         self._news = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The one place where SQLite's errors become ours."""
+"""Translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from dalsegno.adapters.sqlite.file import why_not_writable
+from dalsegno.adapters.sqlite.connections.file import why_not_writable
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -26,7 +26,7 @@ REFUSALS = (
     OverflowError,
     UnicodeError,
 )
-"""What SQLite or its driver raise about a value, not about the store: some row of the batch cannot be held."""
+"""Errors of SQLite or its driver about a value, not about the store: some row of the batch cannot be held."""
 
 
 class RefusedValue(InvalidInput):
@@ -38,7 +38,7 @@ PRIMARY_CODE = 0xFF
 
 
 def explain(error: Exception, path: Path) -> Exception:
-    """Any error of a job as its caller shall see it."""
+    """Translate any error of a job for its caller."""
     if isinstance(error, REFUSALS):
         return RefusedValue(_refusal(error))
     if isinstance(error, sqlite3.Error):
@@ -47,7 +47,7 @@ def explain(error: Exception, path: Path) -> Exception:
 
 
 def _refusal(error: Exception) -> str:
-    """Why a transition cannot be stored, in words for whoever reads the failed node."""
+    """Return why a transition cannot be stored, for readers of the failed node."""
     match error:
         case OverflowError():
             return f"the store cannot hold an integer beyond 64 bits ({error})"
@@ -60,7 +60,7 @@ def _refusal(error: Exception) -> str:
 
 
 def _operator_error(error: sqlite3.Error, path: Path) -> DalSegnoError:
-    """SQLite's error as the error of whoever must act, with a sentence what to do."""
+    """Translate SQLite's error into the error of the person who must act, with a sentence what to do."""
     code = getattr(error, "sqlite_errorcode", 0) & PRIMARY_CODE
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -109,7 +109,7 @@ def _cannot_open(path: Path) -> DalSegnoError:
 
 
 def _io_error(error: sqlite3.Error, path: Path) -> DalSegnoError:
-    """A full disk shows as an I/O error where SQLite extends its shared memory."""
+    """Translate an I/O error; a full disk shows as one if SQLite extends its shared memory."""
     try:
         full = shutil.disk_usage(path.parent).free == 0
     except OSError:

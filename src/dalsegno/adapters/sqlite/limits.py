@@ -1,4 +1,4 @@
-"""SqliteLimits: what operators set for keys, and how much of them is in use."""
+"""SqliteLimits: the operators' rules for keys, and the keys' current use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dalsegno.core.settlement.limits import NthStart, limit_view
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView, Rate
 
 COUNTED = 1000
-"""Waiting tokens of a key that are counted one by one."""
+"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 def rule_of(connection: sqlite3.Connection, key: str) -> Allowance:
@@ -53,7 +53,7 @@ def view_of(connection: sqlite3.Connection, key: str, own: str | None, now: floa
 
 
 class SqliteLimits:
-    """Rules hold from the next claim on, in every process: claims read them in their own transaction."""
+    """Rules apply from the next claim on, in every process: claims read them in their own transaction."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store

@@ -11,11 +11,11 @@ from pathlib import Path
 from dalsegno.errors import SchemaMismatch, StoreCorrupt
 
 APPLICATION_ID = 0x4453474E
-"""``DSGN`` in the file's header: by it a Dal Segno store is told from other databases."""
+"""``DSGN`` in the file's header: it distinguishes a Dal Segno store from other databases."""
 
 
 def migrations() -> list[str]:
-    """The text of every migration; the n-th leads from version n - 1 to n."""
+    """Return the text of every migration; the n-th leads from version n - 1 to n."""
     folder = files("dalsegno.adapters.sqlite") / "schema"
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
     return [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql")]
@@ -23,12 +23,12 @@ def migrations() -> list[str]:
 
 @cache
 def own_tables() -> frozenset[str]:
-    """Names of the tables of the schema."""
+    """Return the names of the schema's tables."""
     return frozenset(re.findall(r"^CREATE TABLE (\w+)", "\n".join(migrations()), re.MULTILINE))
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Brings the schema up to date. Two processes that do so at once take turns."""
+    """Bring the schema up to date. Concurrent migrations take turns."""
     steps = migrations()
     if check(connection, path, len(steps)) == len(steps):
         return
@@ -46,7 +46,10 @@ def migrate(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def check(connection: sqlite3.Connection, path: Path, known: int) -> int:
-    """The schema's version; 0 for an empty database. Refuses what is not ours or newer than this program."""
+    """Return the schema's version; 0 for an empty database.
+
+    Refuses other databases, and versions newer than this program.
+    """
     application = _pragma(connection, "application_id")
     version = _pragma(connection, "user_version")
     if application == APPLICATION_ID:
@@ -58,11 +61,14 @@ def check(connection: sqlite3.Connection, path: Path, known: int) -> int:
         return version
     if application == 0 and version == 0 and not _has_tables(connection):
         return 0
-    raise StoreCorrupt(f"{path} is a database of another application; give another path for the store")
+    raise StoreCorrupt(
+        f"{path} holds tables of another application and no store; give another path for the store. To have your own"
+        f" tables in the store's file, let Dal Segno make it before them: dalsegno migrate --store sqlite:///{path}"
+    )
 
 
 def split_statements(script: str) -> list[str]:
-    """``executescript`` would commit our transaction, so statements are executed one by one."""
+    """Split a script into statements, executed one by one: ``executescript`` would commit our transaction."""
     statements, pending = [], ""
     for line in script.splitlines(keepends=True):
         pending += line

@@ -1,13 +1,191 @@
-"""SqliteRecords: records and logs in tables of their own."""
+"""SqliteRecords and SqliteBlobs: records, logs and large values in tables of their own.
+
+SQLite has one writer at a time, so that a transaction with 16 MiB blocks all others for a tenth of a second.
+Larger blobs are written in pieces, each in a transaction of its own, which commits of others share or precede.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Collection
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
+from msgspec import Struct
+
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
-from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
+from dalsegno.errors import LimitExceeded, NotFound
+from dalsegno.ports.blobs import refuse_over
 from dalsegno.ports.records import LogEntry, Record
+
+MAX_BYTES = 512 * 1024 * 1024
+"""SQLite's limit is a billion bytes per row, and a value is held in memory whole."""
+PIECE = 512 * 1024
+"""Bytes that one transaction writes. Other commits wait for it."""
+
+
+class SqliteBlobs:
+    def __init__(self, store: SqliteStore, max_bytes: int = MAX_BYTES) -> None:
+        self.store = store
+        self.max_bytes = max_bytes
+        self._turn = asyncio.Lock()
+
+    async def put(
+        self, execution: str, data: bytes, *, turn: int | None = None, limit: int | None = None
+    ) -> str:
+        if len(data) > self.max_bytes:
+            raise LimitExceeded(
+                f"a value of {len(data)} bytes is larger than the limit of {self.max_bytes} bytes per blob"
+            )
+        name = await asyncio.to_thread(lambda: sha256(data).hexdigest())
+        blob = NewBlob(execution, name, data, turn, limit)
+        while not await self._finish(blob):
+            for number in range(1, blob.pieces + 1):
+                await self._write_large(partial(blob.put_piece, number))
+        return name
+
+    async def _finish(self, blob: NewBlob) -> bool:
+        answer = await self.store.write(blob.finish)
+        if isinstance(answer, Refusal):
+            refuse_over(answer.stored, len(blob.data), blob.limit)
+        return answer is True
+
+    async def _write_large(self, work: Callable[[SqliteWorkspace], None]) -> None:
+        """Write one piece per transaction, however many blobs are written at a time."""
+        async with self._turn:
+            await self.store.write(work)
+
+    async def get(self, execution: str, blob: str) -> bytes:
+        data = await self.store.read(lambda connection: _whole(connection, execution, blob))
+        if data is None:
+            raise NotFound(f"execution {execution} has no blob {blob}")
+        return data
+
+    async def stored(self, execution: str) -> int:
+        return await self.store.read(lambda connection: _stored(connection, execution))
+
+    async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
+        def charge(connection: sqlite3.Connection) -> int:
+            stored = _stored(connection, execution)
+            if size <= 0 or limit is None or stored + size <= limit:
+                _charge(connection, execution, size)
+                return -1
+            return stored
+
+        stored = await self.store.write(lambda rows: charge(rows.connection))
+        if stored >= 0:
+            refuse_over(stored, size, limit)
+
+    async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
+        named = {"execution": execution, "turn": turn, "keep": json.dumps(list(keep))}
+
+        def prune(connection: sqlite3.Connection) -> list[tuple[str, int]]:
+            (size,) = connection.execute(SQL["history.prunable_bytes"], named).fetchone()
+            if not size:
+                return []
+            pieces = connection.execute(SQL["history.prunable_pieces"], named).fetchall()
+            connection.execute(SQL["history.prune_blobs"], named)
+            _charge(connection, execution, -size)
+            return pieces
+
+        for blob, pieces in await self.store.write(lambda rows: prune(rows.connection)):
+            for number in range(1, pieces + 1):
+                await self._write_large(partial(prune_piece, (execution, blob, number)))
+
+
+class Refusal(Struct, frozen=True):
+    """A refusal as an answer, not an error: other jobs share the writer's transaction."""
+
+    stored: int
+
+
+class NewBlob(Struct, frozen=True):
+    """A put as jobs of the writer. The row in ``blob`` is written last: without it the pieces do not count."""
+
+    execution: str
+    name: str
+    data: bytes
+    turn: int | None
+    limit: int | None
+
+    @property
+    def pieces(self) -> int:
+        """Return the number of pieces after the first."""
+        return max(len(self.data) - 1, 0) // PIECE
+
+    def put_piece(self, number: int, rows: SqliteWorkspace) -> None:
+        self._note(rows)
+        rows.connection.execute(
+            SQL["history.put_piece"], (self.execution, self.name, number, self._piece(number))
+        )
+
+    def _is_known(self, rows: SqliteWorkspace) -> bool | Refusal:
+        """Return True if it is stored already."""
+        connection = rows.connection
+        if connection.execute(SQL["history.has_blob"], (self.execution, self.name)).fetchone() is not None:
+            touched = {"execution": self.execution, "id": self.name, "turn": self.turn}
+            connection.execute(SQL["history.touch_blob"], touched)
+            return True
+        stored = _stored(connection, self.execution)
+        if self.limit is None or stored + len(self.data) <= self.limit:
+            return False
+        connection.execute(SQL["history.delete_pieces"], (self.execution, self.name))
+        return Refusal(stored)
+
+    def finish(self, rows: SqliteWorkspace) -> bool | Refusal:
+        """Return True if all of it is stored now.
+
+        Pieces are missing at first, and if an equal blob was pruned meanwhile.
+        """
+        known = self._is_known(rows)
+        if known is not False:
+            return known
+        connection = rows.connection
+        if self.pieces:
+            (found,) = connection.execute(SQL["history.count_pieces"], (self.execution, self.name)).fetchone()
+            if found < self.pieces:
+                return False
+        self._note(rows)
+        head = (self.execution, self.name, self._piece(0), self.turn, self.pieces)
+        connection.execute(SQL["history.put_blob"], head)
+        _charge(connection, self.execution, len(self.data))
+        return True
+
+    def _piece(self, number: int) -> memoryview:
+        return memoryview(self.data)[number * PIECE : (number + 1) * PIECE]
+
+    def _note(self, rows: SqliteWorkspace) -> None:
+        rows.large_bytes += min(len(self.data), PIECE)
+
+
+def prune_piece(piece: tuple[str, str, int], rows: SqliteWorkspace) -> None:
+    """Delete a piece. SQLite may overwrite deleted data, which takes as long as writing it."""
+    rows.large_bytes += PIECE
+    rows.connection.execute(
+        SQL["history.prune_piece"], dict(zip(("execution", "id", "number"), piece, strict=True))
+    )
+
+
+def _whole(connection: sqlite3.Connection, execution: str, blob: str) -> bytes | None:
+    head = connection.execute(SQL["history.blob"], (execution, blob)).fetchone()
+    if head is None:
+        return None
+    rows = connection.execute(SQL["history.pieces"], (execution, blob)) if head[1] else ()
+    return b"".join([head[0], *(data for (data,) in rows)])
+
+
+def _stored(connection: sqlite3.Connection, execution: str) -> int:
+    row = connection.execute(SQL["history.stored_bytes"], (execution,)).fetchone()
+    return int(row[0]) if row is not None else 0
+
+
+def _charge(connection: sqlite3.Connection, execution: str, size: int) -> None:
+    connection.execute(SQL["history.charge"], {"execution": execution, "size": size})
 
 
 class SqliteRecords:

@@ -7,14 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dalsegno.adapters.sqlite.checkpointer import Checkpointer
-from dalsegno.adapters.sqlite.connection import WRITER_PRAGMAS, connect_reader, connect_writer, tune
-from dalsegno.adapters.sqlite.elsewhere import Elsewhere
+from dalsegno.adapters.sqlite.connections.connection import (
+    WRITER_PRAGMAS,
+    connect_reader,
+    connect_writer,
+    tune,
+)
+from dalsegno.adapters.sqlite.connections.file import StoreFile, why_not_writable
+from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
+from dalsegno.adapters.sqlite.connections.threads import Checkpointer, Look, Reader, Work, Writer
 from dalsegno.adapters.sqlite.errors import explain
-from dalsegno.adapters.sqlite.file import StoreFile, why_not_writable
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
-from dalsegno.adapters.sqlite.reader import Look, Reader
-from dalsegno.adapters.sqlite.writer import Work, Writer
 from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreReadOnly
 from dalsegno.ports.clock import Clock
 
@@ -22,7 +25,7 @@ T = TypeVar("T")
 
 
 class SqliteStore:
-    """What ledger, archive, blobs and broker of one process share. Open it with :meth:`open`."""
+    """The part that ledger, archive, blobs and broker of one process share. Open it with :meth:`open`."""
 
     def __init__(
         self, path: Path, clock: Clock, file: StoreFile, reader: Reader, writer: Writer | None
@@ -31,7 +34,7 @@ class SqliteStore:
         self.clock = clock
         self.file = file
         self.tell_opening: Callable[[float], None] = lambda at: None
-        """Whom a claim tells when a line that a rate has stopped goes on."""
+        """Called when a line that a rate has stopped continues."""
         self._reader = reader
         self._writer = writer
 
@@ -39,7 +42,7 @@ class SqliteStore:
     def open(
         cls, path: str | Path, clock: Clock, *, create: bool = True, read_only: bool = False
     ) -> SqliteStore:
-        """Opens the file, creates it if asked to, and brings its schema up to date."""
+        """Open the file, create it if requested, and bring its schema up to date."""
         file = Path(path)
         if not file.exists() and (read_only or not create):
             raise BadConfiguration(f"there is no store at {file}")
@@ -85,19 +88,19 @@ class SqliteStore:
         return cls(path, clock, file, Reader(connection, path, file), None)
 
     @property
-    def elsewhere(self) -> Elsewhere:
-        """Tells of commits of other processes."""
+    def elsewhere(self) -> OtherProcesses:
+        """Return the detector of commits of other processes."""
         return self._writing().elsewhere
 
     async def read(self, look: Look[T]) -> T:
         return await self._reader.call(look)
 
     async def write(self, work: Work[T]) -> T:
-        """Runs ``work`` in the writer's thread, in a transaction that is on disk when this returns."""
+        """Run ``work`` in the writer's thread, in a transaction that is on disk when this returns."""
         return await self._writing().call(work)
 
     async def expect_writable(self) -> None:
-        """SQLite opens for reading what it may not write, and says so at the first commit."""
+        """Check that the file is writable. SQLite opens a read-only file for reading, and fails at the first commit."""
         obstacle = why_not_writable(self.path)
         if obstacle is not None:
             raise StoreReadOnly(obstacle)
@@ -106,8 +109,8 @@ class SqliteStore:
         return self._writing().call_blocking(work)
 
     def close(self) -> None:
-        """Finishes what was asked for before. Nothing is lost without it."""
-        # The writer goes last: only a connection that may write can fold the log into the file.
+        """Finish the queued jobs and close. Nothing is lost without it."""
+        # The writer is closed last: only a connection that may write can checkpoint the log into the file.
         self._reader.close()
         if self._writer is not None:
             self._writer.close()

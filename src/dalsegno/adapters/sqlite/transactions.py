@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.migration import own_tables
 from dalsegno.adapters.sqlite.store import SqliteStore
-from dalsegno.adapters.sqlite.workspace import SqliteWorkspace
 from dalsegno.core.settlement import settle
 from dalsegno.errors import UsageError
 from dalsegno.model.transition import Applied, Outcome, Transition
@@ -70,7 +70,7 @@ class SqliteTransactions:
             connection.row_factory, connection.text_factory = factories
 
     def _expect_own_file(self, connection: sqlite3.Connection) -> None:
-        """What is started in another file would be found by nobody."""
+        """Refuse a connection to another file: the engine would not find the execution there."""
         self._store.file.expect()
         files = {name: file for _, name, file in connection.execute("PRAGMA database_list")}
         file = Path(files["main"] or "")
@@ -100,16 +100,19 @@ class SqliteStepTransaction:
         return False
 
     async def own_fault(self) -> None:
-        """It is never lost."""
+        """Return None: the transaction is never lost."""
 
     async def rollback(self) -> None:
-        """Nothing has been written yet."""
+        """Do nothing: nothing has been written yet."""
 
 
 def _apply(
     rows: SqliteWorkspace, work: Sequence[Work], transition: Transition, now: float
 ) -> Outcome | WorkFailed:
-    """A failure of the work is an answer, not an error: other jobs share the writer's transaction."""
+    """Run the work and apply the transition.
+
+    A failure of the work is an answer, not an error: other jobs share the writer's transaction.
+    """
     rows.prefetch([transition], careful=True)
     connection = rows.connection
     connection.execute("SAVEPOINT step")
@@ -136,7 +139,7 @@ def _do(connection: sqlite3.Connection, work: Sequence[Work]) -> WorkFailed | No
 
 
 def _guard(own: frozenset[str]) -> Callable[..., int]:
-    """The work ends no transaction, and keeps its hands off the tables of the store."""
+    """Return an authorizer for the work: it may neither end the transaction nor write the tables of the store."""
 
     def authorize(action: int, first: str | None, *_: object) -> int:
         refused = action in TRANSACTIONS or (action in WRITING and first in own)

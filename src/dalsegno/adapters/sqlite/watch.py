@@ -1,4 +1,4 @@
-"""SqliteWatch: what is looked at when another process has committed."""
+"""SqliteWatch: the reads that follow a commit of another process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from dalsegno.adapters.sqlite import looks
+from dalsegno.adapters.sqlite import ledger
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.errors import OperatorError
 
@@ -18,7 +18,7 @@ OWED_FOR = 0.05
 
 
 class Repeated:
-    """One look at a time. What is asked for during a look is answered by another one after it."""
+    """Runs one read at a time. A request during a read is answered by another one after it."""
 
     def __init__(self, look: Callable[[], Awaitable[None]]) -> None:
         self._look = look
@@ -67,11 +67,11 @@ class SqliteWatch:
         await self._schedules.close()
 
     async def _look_at_schedules(self) -> None:
-        due, owed = await self._store.read(looks.schedules)
+        due, owed = await self._store.read(ledger.schedules)
         if due is not None:
             self._due(due)
         if owed is not None:
             await asyncio.sleep(OWED_FOR)
-            _, still_owed = await self._store.read(looks.schedules)
+            _, still_owed = await self._store.read(ledger.schedules)
             if still_owed == owed:
                 self._owed()

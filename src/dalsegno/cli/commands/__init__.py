@@ -1,1 +1,1 @@
-"""The commands, one file per command or small family."""
+"""The commands: signatures and help texts, one file per command or small family."""

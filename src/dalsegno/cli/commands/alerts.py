@@ -1,4 +1,4 @@
-"""``alerts``: who is told when executions fail."""
+"""``alerts``: messages when executions fail."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dalsegno.cli.options import Json, OfWorkflow, Place, Server, Store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dalsegno.cli.books.alerts import Alerts
+    from dalsegno.cli.target.administration import Alerts
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The alert's id.", show_default=False)]
 
-commands = family("alerts", "Who is told when executions fail. Servers send the messages.")
+commands = family("alerts", "Messages by mail or HTTP when executions fail. Servers send them.")
 
 
 def register(app: typer.Typer) -> None:
@@ -29,34 +29,35 @@ def add(
     workflow: OfWorkflow = None,
     mail: Annotated[
         list[str] | None,
-        typer.Option("--mail", metavar="ADDRESS", help="Where it goes; several times.", show_default=False),
+        typer.Option("--mail", metavar="ADDRESS", help="Recipient; repeatable.", show_default=False),
     ] = None,
     env: Annotated[
         str | None,
         typer.Option(
             "--env",
             metavar="VARIABLE",
-            help="Take the URL of the receiver from the environment.",
+            help="Read the receiver's URL from this environment variable.",
             show_default=False,
         ),
     ] = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Take the URL from stdin.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read the receiver's URL from stdin.")] = False,
     every: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Between two messages; what fails meanwhile is grouped.")
+        float,
+        typer.Option(metavar="SECONDS", help="Time between two messages; failures in between are grouped."),
     ] = 60.0,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Add an alert, or change one. URLs of chats are secrets: they come from the environment or stdin."""
-    from dalsegno.cli.alerts import as_object, print_secret, url_for
+    """Add or change an alert. Chat URLs are secrets: pass them by environment variable or stdin."""
     from dalsegno.cli.output import emit
-    from dalsegno.server.alerts import Alert
+    from dalsegno.cli.views.operations import alert_object as as_object
+    from dalsegno.cli.views.operations import print_secret, url_for
 
     url = url_for(mail or (), env, from_stdin=stdin)
 
     async def put(alerts: Alerts) -> None:
-        saved = await alerts.put(Alert(id, workflow, tuple(mail or ()), every), url)
+        saved = await alerts.aput(id, url=url, mail=mail or (), workflow=workflow, every=every)
         if json:
             emit({**as_object(saved.alert), "secret": saved.secret})
             return
@@ -71,21 +72,21 @@ def add(
 def rotate(
     id: Id,
     overlap: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long the secret before signs as well.")
+        str, typer.Option(metavar="DURATION", help="How long the previous secret also signs.")
     ] = "24h",
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Make a new secret for the signatures of an alert's messages, and show it once."""
-    from dalsegno.cli.alerts import print_secret
+    """Make a new signing secret for an alert; show it once."""
     from dalsegno.cli.documents import read_seconds
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.operations import print_secret
 
     seconds = read_seconds(overlap, "overlap")
 
     async def change(alerts: Alerts) -> None:
-        secret = await alerts.rotate(id, seconds or 0.0)
+        secret = await alerts.arotate(id, overlap=seconds or 0.0)
         emit({"id": id, "secret": secret}) if json else print_secret(secret)
 
     _with_alerts(Place(store, server), change)
@@ -93,12 +94,13 @@ def rotate(
 
 @commands.command("ls")
 def list_alerts(store: Store = None, server: Server = None, json: Json = False) -> None:
-    """List alerts, without what may be secret in their addresses."""
-    from dalsegno.cli.alerts import as_object, print_alerts
+    """List alerts, without the secret parts of their addresses."""
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.operations import alert_object as as_object
+    from dalsegno.cli.views.operations import print_alerts
 
     async def look(alerts: Alerts) -> None:
-        found = await alerts.all()
+        found = await alerts.alist()
         emit({"alerts": [as_object(each) for each in found]}) if json else print_alerts(found)
 
     _with_alerts(Place(store, server), look)
@@ -106,11 +108,11 @@ def list_alerts(store: Store = None, server: Server = None, json: Json = False) 
 
 @commands.command("rm")
 def remove(id: Id, store: Store = None, server: Server = None, json: Json = False) -> None:
-    """Remove an alert. What it has not told yet is not told."""
+    """Remove an alert. Its pending messages are not sent."""
     from dalsegno.cli.output import emit
 
     async def drop(alerts: Alerts) -> None:
-        await alerts.remove(id)
+        await alerts.aremove(id)
         emit({"removed": id}) if json else print(f"removed alert '{id}'")
 
     _with_alerts(Place(store, server), drop)
@@ -118,17 +120,17 @@ def remove(id: Id, store: Store = None, server: Server = None, json: Json = Fals
 
 @commands.command("test")
 def try_out(id: Id, store: Store = None, server: Server = None, json: Json = False) -> None:
-    """Send a message now, from here or from the server. Exit code 2 if it is not taken."""
+    """Send a test message now. It is sent from here, or from the server. Exit code 2 if it is not accepted."""
     from dalsegno.cli.output import emit
 
     async def send(alerts: Alerts) -> None:
-        await alerts.test(id)
+        await alerts.atest(id)
         emit({"delivered": True}) if json else print("delivered")
 
     _with_alerts(Place(store, server), send)
 
 
 def _with_alerts(place: Place, work: Callable[[Alerts], Awaitable[None]]) -> None:
-    from dalsegno.cli.books.alerts import ALERTS
+    from dalsegno.cli.target.administration import ALERTS
 
     ALERTS.use(place, work)

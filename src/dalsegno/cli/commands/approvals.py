@@ -1,4 +1,4 @@
-"""``approvals``, ``approve`` and ``reject``: what workflows ask people."""
+"""``approvals``, ``approve`` and ``reject``: decisions that workflows wait for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, 
 
 Node: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="NODE", help="Which node asks; needed where several do.", show_default=False),
+    typer.Argument(metavar="NODE", help="The node that asks; required if several do.", show_default=False),
 ]
 Data: TypeAlias = Annotated[
     str | None,
@@ -18,25 +18,29 @@ Data: TypeAlias = Annotated[
         "--data",
         "-d",
         metavar="JSON",
-        help="What its form asks for: JSON, @FILE, or - for stdin.",
+        help="Data for the form: JSON, @FILE, or - for stdin.",
         show_default=False,
     ),
 ]
 Comment: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        "--comment", metavar="TEXT", help="Why; kept with the decision. It needs no form.", show_default=False
+        "--comment",
+        metavar="TEXT",
+        help="A reason, stored with the decision. It needs no form.",
+        show_default=False,
     ),
 ]
 By: TypeAlias = Annotated[
-    str | None, typer.Option("--by", metavar="NAME", help="Who decides.", show_default=False)
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Name of the person who decides.", show_default=False),
 ]
 Index: TypeAlias = Annotated[
     list[int] | None,
     typer.Option(
         "--index",
         metavar="N",
-        help="Which item of a split; of splits in splits once each, outermost first.",
+        help="Item of a split; for nested splits once each, outermost first.",
         show_default=False,
     ),
 ]
@@ -47,13 +51,13 @@ def register(app: typer.Typer) -> None:
     _deciding(
         "approved",
         "approve",
-        "Say yes to what an execution asks. Data that do not fit its form are refused.",
+        "Approve a pending request. Data that does not match its form is refused.",
         app,
     )
     _deciding(
         "rejected",
         "reject",
-        "Say no to what an execution asks. It needs no data. The workflow goes on and can tell.",
+        "Reject a pending request. No data is needed. The workflow continues and can see the rejection.",
         app,
     )
 
@@ -61,7 +65,7 @@ def register(app: typer.Typer) -> None:
 def list_approvals(
     execution: Annotated[
         str | None,
-        typer.Argument(metavar="EXECUTION", help="Only of this execution.", show_default=False),
+        typer.Argument(metavar="EXECUTION", help="Only requests of this execution.", show_default=False),
     ] = None,
     workflow: OfWorkflow = None,
     limit: Limit = 20,
@@ -70,13 +74,12 @@ def list_approvals(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """List what waits for somebody's decision, and the command that decides it."""
+    """List pending approvals and the commands that decide them."""
     import asyncio
 
-    from dalsegno.cli.approvals import as_object, print_approvals
-    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
-    from dalsegno.cli.places import reached, where_to
+    from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.approvals import as_object, print_approvals
 
     async def look() -> None:
         where = where_to(store, server, app)
@@ -109,11 +112,10 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
     ) -> None:
         import asyncio
 
-        from dalsegno.cli.approvals import in_our_words, meant
         from dalsegno.cli.documents import read_payload
-        from dalsegno.cli.opening import find_execution
         from dalsegno.cli.output import emit, reference_names
-        from dalsegno.cli.places import reached, where_to
+        from dalsegno.cli.target.target import find_execution, reached, where_to
+        from dalsegno.cli.views.approvals import in_our_words, meant
 
         carried = read_payload(data, "data")
 

@@ -10,7 +10,7 @@ import typer
 from dalsegno.cli.options import ExecutionId, Json, Server, Store
 
 if TYPE_CHECKING:
-    from dalsegno.cli.desk import Desk
+    from dalsegno.cli.target.target import WorkflowApi
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +29,7 @@ def trigger(
             "--input",
             "-i",
             metavar="JSON",
-            help="Replaces the submitted input: JSON, @FILE, or - for stdin.",
+            help="Input that replaces the submitted one: JSON, @FILE, or - for stdin.",
             show_default=False,
         ),
     ] = None,
@@ -37,9 +37,9 @@ def trigger(
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Begin an execution that was submitted or delayed. One that has begun is left alone."""
+    """Start an execution that was submitted or delayed. It has no effect on one that has started."""
     from dalsegno.cli.documents import read_payload
-    from dalsegno.engine.pending import UNCHANGED
+    from dalsegno.engine.starting.pending import UNCHANGED
 
     given = UNCHANGED if input is None else read_payload(input)
     _command(
@@ -56,28 +56,31 @@ def signal(
             "--payload",
             "-p",
             metavar="JSON",
-            help="What it carries: JSON, @FILE, or - for stdin.",
+            help="The signal's payload: JSON, @FILE, or - for stdin.",
             show_default=False,
         ),
     ] = None,
     id: Annotated[
         str | None,
         typer.Option(
-            "--id", metavar="TEXT", help="A second signal with it is the first.", show_default=False
+            "--id",
+            metavar="TEXT",
+            help="Idempotency key: a second signal with the same id has no effect.",
+            show_default=False,
         ),
     ] = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Send a signal to an execution. It is kept until the workflow takes it, in order per name."""
+    """Send a signal to an execution. Signals are kept, in order per name, until the workflow takes them."""
     from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.signals import came_before, kept_for_later, waited_signals
+    from dalsegno.cli.live.script_progress import came_before, kept_for_later, waited_signals
 
     carried = read_payload(payload, "payload")
 
-    async def send(client: Desk, found: str) -> str:
-        waited = await waited_signals(client, found)  # before: afterwards it may have been taken
+    async def send(client: WorkflowApi, found: str) -> str:
+        waited = await waited_signals(client, found)  # read first: afterwards the workflow may have taken it
         before = await came_before(client, found, id) if id is not None else None
         await client.signal(found, name, carried, id)
         if before is not None:
@@ -88,20 +91,25 @@ def signal(
 
 
 def pause(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:
-    """Pause an execution: what runs finishes, nothing new begins. `resume` ends the pause."""
+    """Pause an execution: running steps finish, none start. `resume` ends the pause."""
     _command(execution, store, server, lambda client, found: client.pause(found), "paused", json=json)
 
 
 def cancel(
     execution: ExecutionId,
-    reason: Annotated[str | None, typer.Option(help="Recorded in its history.", show_default=False)] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="The reason; recorded in the history.", show_default=False)
+    ] = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Cancel an execution: graphs end at once, scripts and Python workflows clean up first."""
+    """Cancel an execution; its clean-up runs first.
 
-    async def ask(client: Desk, found: str) -> str | None:
+    Scripts and Python workflows clean up; graphs end at once.
+    """
+
+    async def ask(client: WorkflowApi, found: str) -> str | None:
         await client.cancel(found, reason)
         state = (await client.status(found)).state
         return None if state == "CANCELLED" else f"asked {found} to end; it cleans up first"
@@ -111,12 +119,14 @@ def cancel(
 
 def terminate(
     execution: ExecutionId,
-    reason: Annotated[str | None, typer.Option(help="Recorded in its history.", show_default=False)] = None,
+    reason: Annotated[
+        str | None, typer.Option(help="The reason; recorded in the history.", show_default=False)
+    ] = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """End an execution at once, without a clean-up. `dalsegno dead` lists what was left."""
+    """End an execution at once, without clean-up. `dalsegno dead` lists clean-ups that were left undone."""
     _command(
         execution,
         store,
@@ -131,17 +141,16 @@ def _command(
     named: str,
     store: str | None,
     server: str | None,
-    act: Callable[[Desk, str], Awaitable[str | None]],
+    act: Callable[[WorkflowApi, str], Awaitable[str | None]],
     done: str = "",
     *,
     json: bool,
 ) -> None:
-    """``act`` may return what is said instead of ``done`` and the execution's id."""
+    """Run ``act`` on an execution. It may return the text to print instead of ``done`` and the execution's id."""
     import asyncio
 
-    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit, execution_names
-    from dalsegno.cli.places import reached, where_to
+    from dalsegno.cli.target.target import find_execution, reached, where_to
 
     async def run() -> None:
         async with reached(where_to(store, server)) as client:

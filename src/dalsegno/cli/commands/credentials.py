@@ -13,7 +13,7 @@ from dalsegno.cli.options import Json, Place, Server, Store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from dalsegno.cli.books.credentials import Credentials
+    from dalsegno.cli.target.administration import Approving, Credentials, ProtectedNames
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The credential's name.", show_default=False)]
 
@@ -39,8 +39,8 @@ def add(
         typer.Option(
             "--host",
             metavar="HOST",
-            help="Where it may be sent over https: api.example.com, api.example.com:8443, '*.example.com'; "
-            "http://localhost:9000 allows plain http there. May be given several times.",
+            help="Host to which it may be sent over https: api.example.com, api.example.com:8443, '*.example.com'; "
+            "http://localhost:9000 allows plain http there. Repeatable.",
             show_default=False,
         ),
     ] = None,
@@ -50,8 +50,8 @@ def add(
             "--workflow",
             "-w",
             metavar="NAME",
-            help="Who may use it, if an admin deployed or approved it: a name or pattern, several times; without it "
-            "any workflow of any key with the scope run.",
+            help="Required. Workflow that may use it, if an admin deployed or approved it: a name or pattern; "
+            "repeatable. '*' is any workflow of any key with the scope run, without an approval.",
             show_default=False,
         ),
     ] = None,
@@ -60,80 +60,92 @@ def add(
         typer.Option(
             "--definition",
             metavar="HASH",
-            help="Approve the definition with this content hash for it, as `credentials approve` does; several times. "
+            help="Approve the definition with this content hash for it, as `credentials approve` does; repeatable. "
             "`dalsegno versions NAME --json` shows the hashes.",
             show_default=False,
         ),
     ] = None,
     sent_as: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="The header or query parameter that carries it.", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="Header or query parameter that carries it.", show_default=False),
     ] = "",
     env: Annotated[
         list[str] | None,
         typer.Option(
-            "--env", metavar="FIELD=VARIABLE", help="Take a value from the environment.", show_default=False
+            "--env",
+            metavar="FIELD=VARIABLE",
+            help="Read a value from an environment variable.",
+            show_default=False,
         ),
     ] = None,
     stdin: Annotated[
-        bool, typer.Option("--stdin", help="Take the values from stdin: a JSON object, or the only value.")
+        bool, typer.Option("--stdin", help="Read the values from stdin: a JSON object, or the only value.")
     ] = False,
     field: Annotated[
         list[str] | None,
         typer.Option(
             "--field",
             metavar="FIELD=VALUE",
-            help="Give a value here, where others may see it.",
+            help="A value given here, where others may see it.",
             show_default=False,
         ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the stored values, change the rest.")] = False,
     description: Annotated[
-        str, typer.Option(metavar="TEXT", help="What it is for.", show_default=False)
+        str, typer.Option(metavar="TEXT", help="What the credential is for.", show_default=False)
     ] = "",
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Add a credential, or change one. Values that no option gives are asked for."""
+    """Add or change a credential. Values that no option gives are prompted for."""
     from msgspec import to_builtins
 
-    from dalsegno.cli.credentials import as_object, say_unapproved, values_for
     from dalsegno.cli.output import emit
-    from dalsegno.engine.secrets import NewCredential
+    from dalsegno.cli.views.credentials import as_object, say_unapproved, values_for, workflows_for
 
+    workflows = workflows_for(workflow)
     values = None if keep else values_for(type, env or (), field or (), from_stdin=stdin)
-    new = NewCredential(name, type, values, host or (), workflow or ("*",), sent_as, description)
 
     async def put(credentials: Credentials) -> None:
-        info, is_new = await credentials.put(new)
-        approved = [await credentials.approve(each) for each in definition or ()]
+        info, is_new = await credentials.aput(
+            name,
+            type,
+            values,
+            workflows=workflows,
+            hosts=host or (),
+            sent_as=sent_as,
+            description=description,
+        )
+        approved = [await credentials.aapprove(each) for each in definition or ()]
         if json:
             emit({**as_object(info), **({"approved": to_builtins(approved)} if approved else {})})
             return
         print(f"{'added' if is_new else 'changed'} credential '{name}'")
         for each in approved:
             print(f"approved {each.workflow}@{each.version}")
-        say_unapproved(await credentials.listed(), name)
+        say_unapproved(await credentials.adefinitions(), name)
 
     _with_credentials(Place(store, server), put, make_store=True)
 
 
 @commands.command("ls")
 def list_credentials(store: Store = None, server: Server = None, json: Json = False) -> None:
-    """List credentials: their types, hosts and workflows, without values; and definitions that lack an approval."""
-    from msgspec import to_builtins
+    """List credentials, without their values.
 
-    from dalsegno.cli.credentials import as_object, print_credentials, say_unapproved
+    With types, hosts and workflows, and the definitions that lack an approval.
+    """
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.credentials import as_object, listed_object, print_credentials, say_unapproved
 
     async def look(credentials: Credentials) -> None:
-        found, listed = await credentials.all(), await credentials.listed()
+        found, listed = await credentials.alist(), await credentials.adefinitions()
         if json:
             emit(
-                {"credentials": [as_object(each) for each in found], "definitions": to_builtins(listed.items)}
+                {
+                    "credentials": [as_object(each) for each in found],
+                    "definitions": [listed_object(each) for each in listed.items],
+                }
             )
             return
         print_credentials(found)
@@ -148,7 +160,7 @@ def remove(name: Name, store: Store = None, server: Server = None, json: Json = 
     from dalsegno.cli.output import emit
 
     async def drop(credentials: Credentials) -> None:
-        await credentials.remove(name)
+        await credentials.aremove(name)
         emit({"removed": name}) if json else print(f"removed credential '{name}'")
 
     _with_credentials(Place(store, server), drop)
@@ -158,37 +170,40 @@ def remove(name: Name, store: Store = None, server: Server = None, json: Json = 
 def approve(
     workflows: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORKFLOW[@VERSION]", help="What to approve.", show_default=False),
+        typer.Argument(metavar="WORKFLOW[@VERSION]", help="Workflow to approve.", show_default=False),
     ] = None,
     everything: Annotated[
         bool,
         typer.Option(
             "--all",
-            help="Approve every current and aliased version that a credential lists, and end the grace.",
+            help="Approve every current and aliased version that a credential lists, and end the grace period.",
         ),
     ] = False,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Let definitions use the credentials that list their names. What an admin deploys is approved already."""
+    """Approve workflows for the credentials that list them. What an admin deploys is approved already."""
     from msgspec import to_builtins
 
+    from dalsegno.cli.errors import Refusal
     from dalsegno.cli.output import emit
-    from dalsegno.cli.problems import Refusal
+    from dalsegno.cli.target.administration import APPROVING
 
     if bool(workflows) == everything:
         raise Refusal(
             "nothing to approve", "Name workflows, such as billing or billing@3, or give --all alone."
         )
 
-    async def work(credentials: Credentials) -> None:
-        hashes = [await credentials.hash_of(each) for each in workflows or ()]
+    async def work(approving: Approving) -> None:
+        credentials = approving.credentials
+        hashes = [await approving.hash_of(each) for each in workflows or ()]
         if everything:
-            hashes = [each.hash for each in (await credentials.listed()).items if not each.approved]
-        approved = [await credentials.approve(each) for each in hashes]
+            listed = await credentials.adefinitions()
+            hashes = [each.hash for each in listed.items if each.approval is None]
+        approved = [await credentials.aapprove(each) for each in hashes]
         if everything:
-            await credentials.end_grace()
+            await credentials.aend_grace()
         if json:
             emit({"approved": to_builtins(approved)})
             return
@@ -197,7 +212,7 @@ def approve(
         if not approved:
             print("everything that a credential lists is approved")
 
-    _with_credentials(Place(store, server), work)
+    APPROVING.use(Place(store, server), work)
 
 
 @commands.command("withdraw")
@@ -205,34 +220,35 @@ def withdraw(
     workflow: Annotated[
         str,
         typer.Argument(
-            metavar="WORKFLOW[@VERSION]", help="What is not approved any more.", show_default=False
+            metavar="WORKFLOW[@VERSION]", help="Workflow whose approval ends.", show_default=False
         ),
     ],
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Withdraw the approval of a definition: its runs get no credential that lists workflows from now on."""
+    """Withdraw the approval of a definition. From now on its runs get no credential that lists workflows."""
     from dalsegno.cli.output import emit
+    from dalsegno.cli.target.administration import APPROVING
 
-    async def work(credentials: Credentials) -> None:
-        await credentials.withdraw(await credentials.hash_of(workflow))
+    async def work(approving: Approving) -> None:
+        await approving.credentials.awithdraw(await approving.hash_of(workflow))
         emit({"withdrawn": workflow}) if json else print(f"withdrew the approval of {workflow}")
 
-    _with_credentials(Place(store, server), work)
+    APPROVING.use(Place(store, server), work)
 
 
 @commands.command("rotate")
 def rotate(store: Store = None, server: Server = None, json: Json = False) -> None:
-    """Seal everything anew with the first key. It may be interrupted and run again.
+    """Seal all stored secrets again with the first key. The command may be interrupted and run again.
 
     Exit code 1 if a credential cannot be read with any of the keys.
     """
-    from dalsegno.cli.credentials import print_rotation
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.credentials import print_rotation
 
     async def turn(credentials: Credentials) -> None:
-        done = await credentials.rotate()
+        done = await credentials.arotate()
         if json:
             emit({"rotated": done.rotated, "current": done.current, "unreadable": done.unreadable})
         else:
@@ -250,16 +266,16 @@ def new_key(
         typer.Option(
             "--file",
             metavar="PATH",
-            help="Put it first into this file, before the keys that are there, instead of printing it.",
+            help="Insert it into this file, before the existing keys, instead of printing it.",
             show_default=False,
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Make a key for sealing credentials, and print it."""
-    from dalsegno.cli.credentials import advise
+    """Generate a key that seals credentials, and print it."""
     from dalsegno.cli.output import emit
-    from dalsegno.engine.secrets.key_source import add_key
+    from dalsegno.cli.views.credentials import advise
+    from dalsegno.engine.secrets.keys import add_key
     from dalsegno.engine.secrets.keys import new_key as make
 
     if file is None:
@@ -283,42 +299,50 @@ def protect(
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Let only admins deploy under a name, below it with /, and change its aliases; without NAME, list such names."""
-    from dalsegno.cli.credentials import print_protected, protected_object
-    from dalsegno.cli.output import emit
+    """Let only admins deploy under a name.
 
-    async def work(credentials: Credentials) -> None:
+    Also below it with /, and only admins change its aliases. Without NAME, list the protected names.
+    """
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.target.administration import PROTECTED_NAMES
+    from dalsegno.cli.views.credentials import print_protected, protected_object
+
+    async def work(names: ProtectedNames) -> None:
         if name is None:
-            found = await credentials.protected_names()
+            found = await names.alist()
             emit({"protected": [protected_object(each) for each in found]}) if json else print_protected(
                 found
             )
             return
-        made = await credentials.protect(name)
+        made = await names.aprotect(name)
         emit(protected_object(made)) if json else print(f"protected '{name}'")
 
-    _with_credentials(Place(store, server), work, make_store=name is not None)
+    PROTECTED_NAMES.use(Place(store, server), work, make_store=name is not None)
 
 
 def unprotect(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As it was protected.", show_default=False)],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The name or pattern, as it was protected.", show_default=False),
+    ],
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
     """End the protection of a name. Names that a credential lists stay protected."""
     from dalsegno.cli.output import emit
+    from dalsegno.cli.target.administration import PROTECTED_NAMES
 
-    async def work(credentials: Credentials) -> None:
-        await credentials.unprotect(name)
+    async def work(names: ProtectedNames) -> None:
+        await names.aunprotect(name)
         emit({"unprotected": name}) if json else print(f"'{name}' is not protected by an admin any more")
 
-    _with_credentials(Place(store, server), work)
+    PROTECTED_NAMES.use(Place(store, server), work)
 
 
 def _with_credentials(
     place: Place, work: Callable[[Credentials], Awaitable[None]], *, make_store: bool = False
 ) -> None:
-    from dalsegno.cli.books.credentials import CREDENTIALS
+    from dalsegno.cli.target.administration import CREDENTIALS
 
     CREDENTIALS.use(place, work, make_store=make_store)

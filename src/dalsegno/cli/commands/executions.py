@@ -1,4 +1,4 @@
-"""``ls``, ``show``, ``why``: looking at executions."""
+"""``ls``, ``show``, ``why`` and ``watch``: inspect executions, or follow one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ from typing import Annotated
 
 import typer
 
-from dalsegno.cli.options import AppName, ExecutionId, Json, Limit, OfWorkflow, Server, Store, Tags
+from dalsegno.cli.options import (
+    AppName,
+    ExecutionId,
+    Json,
+    Limit,
+    OfWorkflow,
+    Quiet,
+    Server,
+    Store,
+    Tags,
+    Timeout,
+)
 
 
-def register(app: typer.Typer) -> None:
+def register_executions(app: typer.Typer) -> None:
     app.command("ls")(list_executions)
     app.command("show")(show)
     app.command("why")(why)
@@ -19,11 +30,15 @@ def list_executions(
     workflow: OfWorkflow = None,
     state: Annotated[
         list[str] | None,
-        typer.Option("--state", help="Only in this state; may be given several times.", show_default=False),
+        typer.Option("--state", help="Only in this state; repeatable.", show_default=False),
     ] = None,
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", help="Only graph, script, python, task or schedule.", show_default=False),
+        typer.Option(
+            "--kind",
+            help="Only this kind: graph, script, python, task or schedule; repeatable.",
+            show_default=False,
+        ),
     ] = None,
     tag: Tags = None,
     limit: Limit = 20,
@@ -36,9 +51,9 @@ def list_executions(
     import asyncio
 
     from dalsegno.cli.documents import read_tags
-    from dalsegno.cli.listing import execution_filter, list_as_object, print_list
     from dalsegno.cli.output import emit
-    from dalsegno.cli.shelf import listed
+    from dalsegno.cli.target.stores import listed
+    from dalsegno.cli.views.executions import execution_filter, list_as_object, print_list
 
     where = execution_filter(workflow, state or [], read_tags(tag), kind or [])
     views, now = asyncio.run(listed(store, server, where, limit + 1, app))
@@ -50,20 +65,30 @@ def list_executions(
 
 def show(
     execution: ExecutionId,
-    events: Annotated[int, typer.Option("--events", min=0, max=100_000, help="How many of the latest.")] = 10,
+    events: Annotated[
+        int, typer.Option("--events", min=0, max=100_000, help="Number of latest events to show.")
+    ] = 10,
     store: Store = None,
     server: Server = None,
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Show an execution: its nodes, or its line, variables and tasks; latest events, output or error, relatives."""
+    """Show an execution: progress, events, output or error.
+
+    Progress of a graph: its nodes; of a script or Python workflow: the current line, variables and tasks. Also the
+    latest events and the related executions.
+    """
     import asyncio
 
-    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
-    from dalsegno.cli.places import reached, where_to
-    from dalsegno.cli.portrait import portray, print_portrait
-    from dalsegno.cli.script_portrait import ScriptPortrait, portray_script, print_script_portrait
+    from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.show import (
+        ScriptDetails,
+        portray,
+        portray_script,
+        print_portrait,
+        print_script_portrait,
+    )
 
     async def look() -> None:
         where = where_to(store, server, app)
@@ -72,7 +97,7 @@ def show(
             portrait = await (portray if view.kind == "graph" else portray_script)(client, view, events)
         if json:
             emit(portrait.as_object())
-        elif isinstance(portrait, ScriptPortrait):
+        elif isinstance(portrait, ScriptDetails):
             print_script_portrait(portrait, where.command)
         else:
             print_portrait(portrait, where.command)
@@ -87,22 +112,51 @@ def why(
     app: AppName = None,
     json: Json = False,
 ) -> None:
-    """Tell what exactly an execution waits for."""
+    """Explain what an execution is waiting for."""
     import asyncio
 
-    from dalsegno.cli.opening import find_execution
     from dalsegno.cli.output import emit
-    from dalsegno.cli.places import reached, where_to
-    from dalsegno.cli.waits import explain, print_explanation
+    from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.why import as_object, print_explanation
 
     async def look() -> None:
         where = where_to(store, server, app)
         async with reached(where) as client:
             found = await find_execution(client, execution)
-            explanation = await explain(client, found, where.command)
+            explanation = await client.explain(found)
         if json:
-            emit(explanation.as_object())
+            emit(as_object(explanation, where.command))
         else:
-            print_explanation(explanation)
+            print_explanation(explanation, where.command)
 
     asyncio.run(look())
+
+
+def register_watch(app: typer.Typer) -> None:
+    app.command("watch")(watch)
+
+
+def watch(
+    execution: ExecutionId,
+    store: Store = None,
+    server: Server = None,
+    app: AppName = None,
+    timeout: Timeout = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Watch an execution that runs elsewhere until it ends."""
+    import asyncio
+
+    from dalsegno.cli.documents import read_seconds
+    from dalsegno.cli.run.launch import watch_execution
+    from dalsegno.cli.target.target import find_execution, where_to
+
+    ending = watch_execution(
+        where_to(store, server, app),
+        lambda desk: find_execution(desk, execution),
+        read_seconds(timeout),
+        quiet=quiet,
+        as_json=json,
+    )
+    raise typer.Exit(asyncio.run(ending))

@@ -1,4 +1,4 @@
-"""``keys``: who may use the server."""
+"""``keys``: API keys of a server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dalsegno.cli.group import family
 from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
-    from dalsegno.cli.books.keys import Keys
+    from dalsegno.cli.target.administration import Keys
 
-commands = family("keys", "API keys of a server: make, list and revoke them.")
+commands = family("keys", "API keys of a server: add, list, change, revoke.")
 
 
 QueueNames: TypeAlias = Annotated[
@@ -22,19 +22,19 @@ QueueNames: TypeAlias = Annotated[
     typer.Option(
         "--queue",
         metavar="QUEUE",
-        help="With the scope worker: a queue whose tasks it may take, or '*' for all; may be given several times.",
+        help="With the scope worker: a queue whose tasks the key may take, or '*' for all; repeatable.",
         show_default=False,
     ),
 ]
 StartsPerMinute: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        metavar="N", help="Quota of starts; 0: no limit, default: the server's.", show_default=False
+        metavar="N", help="Quota of starts; 0: no limit, default: the server's quota.", show_default=False
     ),
 ]
 BytesPerMinute: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Quota of bytes in bodies of requests and replies.", show_default=False),
+    typer.Option(metavar="N", help="Quota of bytes in request and response bodies.", show_default=False),
 ]
 OpenStreams: TypeAlias = Annotated[
     str | None,
@@ -42,7 +42,7 @@ OpenStreams: TypeAlias = Annotated[
 ]
 StoredExecutions: TypeAlias = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Quota of stored executions that it started.", show_default=False),
+    typer.Option(metavar="N", help="Quota of stored executions that the key started.", show_default=False),
 ]
 
 
@@ -52,14 +52,14 @@ def register(app: typer.Typer) -> None:
 
 @commands.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the key's owner.", show_default=False)],
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
             metavar="SCOPE",
-            help="read, run (includes read), worker (remote workers) or admin (everything); may be given several "
-            "times. Default: run.",
+            help="read, run (includes read), worker (remote workers) or admin (everything); repeatable. "
+            "Default: run.",
             show_default=False,
         ),
     ] = None,
@@ -76,20 +76,20 @@ def add(
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Make a key and print it, this once. The first key closes an open server.
+    """Create an API key and print it once. The first key closes an open server.
 
     A key with the scope worker names the queues whose tasks it may take: --queue images. Quotas are off unless they are
-    given here or to the server.
+    set here or at the server.
     """
-    from dalsegno.cli.books.keys import KeyWish
-    from dalsegno.cli.keys import as_object, print_new_key, read_scopes
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.operations import key_object as as_object
+    from dalsegno.cli.views.operations import print_new_key, read_scopes
 
     quotas = _quotas(starts_per_minute, bytes_per_minute, open_streams, stored_executions)
-    wish = KeyWish(read_scopes(scope or ["run"]), expires, queue or None, quotas)
+    scopes = read_scopes(scope or ["run"])
 
     async def make(keys: Keys) -> None:
-        key, text = await keys.add(name, wish)
+        key, text = await keys.aadd(name, scopes, expires=expires, queues=queue or None, quotas=quotas)
         emit({**as_object(key), "key": text}) if json else print_new_key(key, text)
 
     _with_keys(Place(store, server), make, make_store=True)
@@ -97,17 +97,18 @@ def add(
 
 @commands.command("ls")
 def list_keys(
-    revoked: Annotated[bool, typer.Option("--all", "-a", help="Also those that were revoked.")] = False,
+    revoked: Annotated[bool, typer.Option("--all", "-a", help="Include revoked keys.")] = False,
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """List keys: what they may do, when they were last used, whether they are valid."""
-    from dalsegno.cli.keys import as_object, print_keys
+    """List keys: scopes, last use, validity."""
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.operations import key_object as as_object
+    from dalsegno.cli.views.operations import print_keys
 
     async def look(keys: Keys) -> None:
-        found = [key for key in await keys.all() if revoked or key.revoked_at is None]
+        found = await keys.alist(revoked=revoked)
         if json:
             emit({"keys": [as_object(key) for key in found]})
         else:
@@ -118,7 +119,7 @@ def list_keys(
 
 @commands.command("set")
 def set_key(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or its id.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's name or id.", show_default=False)],
     queue: QueueNames = None,
     starts_per_minute: StartsPerMinute = None,
     bytes_per_minute: BytesPerMinute = None,
@@ -128,18 +129,18 @@ def set_key(
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Change queues and quotas of a key: running servers apply them within seconds."""
-    from dalsegno.cli.books.keys import KeyWish
-    from dalsegno.cli.keys import as_object, print_keys
+    """Change queues and quotas of a key. Running servers apply them within seconds."""
+    from dalsegno.cli.errors import Refusal
     from dalsegno.cli.output import emit
-    from dalsegno.cli.problems import Refusal
+    from dalsegno.cli.views.operations import key_object as as_object
+    from dalsegno.cli.views.operations import print_keys
 
     quotas = _quotas(starts_per_minute, bytes_per_minute, open_streams, stored_executions)
     if not queue and not quotas:
         raise Refusal("nothing is to be changed", "Give --queue or a quota, such as --starts-per-minute 600.")
 
     async def change(keys: Keys) -> None:
-        found = await keys.set(key, KeyWish(queues=queue or None, quotas=quotas))
+        found = await keys.aset(key, queues=queue or None, quotas=quotas)
         emit(as_object(found)) if json else print_keys([found], time.time())
 
     _with_keys(Place(store, server), change)
@@ -147,17 +148,17 @@ def set_key(
 
 @commands.command("revoke")
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its name or its id.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's name or id.", show_default=False)],
     store: Store = None,
     server: Server = None,
     json: Json = False,
 ) -> None:
-    """Revoke a key: running servers refuse it within seconds."""
-    from dalsegno.cli.keys import as_object
+    """Revoke a key. Running servers refuse it within seconds."""
     from dalsegno.cli.output import emit
+    from dalsegno.cli.views.operations import key_object as as_object
 
     async def end(keys: Keys) -> None:
-        found = await keys.revoke(key)
+        found = await keys.arevoke(key)
         emit(as_object(found)) if json else print(f"{found.name}: revoked")
 
     _with_keys(Place(store, server), end)
@@ -166,7 +167,7 @@ def revoke(
 def _quotas(
     starts: str | None, sent: str | None, streams: str | None, stored: str | None
 ) -> dict[str, int | None]:
-    from dalsegno.cli.keys import read_quota_options
+    from dalsegno.cli.views.operations import read_quota_options
 
     return read_quota_options(
         {
@@ -179,8 +180,8 @@ def _quotas(
 
 
 def _with_keys(place: Place, work: Callable[[Keys], Awaitable[None]], *, make_store: bool = False) -> None:
-    from dalsegno.cli.books.keys import KEYS
-    from dalsegno.cli.problems import Unknown
+    from dalsegno.cli.errors import Unknown
+    from dalsegno.cli.target.administration import KEYS
     from dalsegno.errors import NotFound
 
     try:

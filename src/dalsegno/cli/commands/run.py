@@ -1,4 +1,4 @@
-"""``run``, ``resume``, ``retry``, ``rerun``: an execution in this process, to its end."""
+"""``run``, ``resume``, ``retry`` and ``rerun``: run an execution in this process to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dalsegno.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from dalsegno.cli.desk import Desk
+    from dalsegno.cli.target.target import WorkflowApi
 
 
 def register(app: typer.Typer) -> None:
@@ -46,22 +46,23 @@ def run(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a workflow to its end, with live progress; with --server it runs there.
+    """Run a workflow to its end and show live progress.
 
-    Exit code: 0 completed, 1 failed or cancelled, 2 usage or validation, 124 timeout, 130 interrupted.
+    With --server it runs on the server. Exit code: 0 completed, 1 failed or cancelled, 2 usage or validation, 124
+    timeout, 130 interrupted.
     """
     from dalsegno.cli.documents import read_payload, read_seconds, read_tags
-    from dalsegno.cli.launching import launch, refuse_double_stdin
-    from dalsegno.cli.places import where_to
-    from dalsegno.cli.stores import server_of
-    from dalsegno.engine.starting import StartOptions
+    from dalsegno.cli.run.launch import launch, refuse_double_stdin
+    from dalsegno.cli.target.stores import server_of
+    from dalsegno.cli.target.target import where_to
+    from dalsegno.engine.starting.start import StartOptions
 
     refuse_double_stdin(workflow, input)
     where = where_to(store, server, app) if server_of(server, store) is not None else None
     options = StartOptions(idempotency_key=key, tags=read_tags(tag))
     payload, seconds = read_payload(input), read_seconds(timeout)
     if where is not None:
-        from dalsegno.cli.remote.running import run_there
+        from dalsegno.cli.run.launch import run_there
 
         raise typer.Exit(
             run_there(where, workflow, payload, options, json=json, quiet=quiet, seconds=seconds)
@@ -78,20 +79,20 @@ def resume(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Go on with an execution here and now; ends a pause. With --server it goes on there.
+    """Continue an execution in this process; ends a pause.
 
-    What a killed process held is taken over at once. An execution that has ended shows its result.
+    With --server it continues on the server. Steps that a killed process held are taken over at once. For an execution
+    that has ended, the result is shown.
     """
     from dalsegno.cli.documents import read_seconds
-    from dalsegno.cli.launching import go_on
-    from dalsegno.cli.opening import find_execution
-    from dalsegno.cli.places import where_to
-    from dalsegno.cli.tasks import refuse_unrunnable
+    from dalsegno.cli.run.launch import go_on
+    from dalsegno.cli.run.requirements import refuse_unrunnable
+    from dalsegno.cli.target.target import find_execution, where_to
     from dalsegno.model.execution import ENDED
 
     where = where_to(store, server, app)
 
-    async def find(client: Desk) -> str:
+    async def find(client: WorkflowApi) -> str:
         found = await find_execution(client, execution)
         view = await client.status(found)
         if view.state not in ENDED and where.server is None:
@@ -113,11 +114,14 @@ def retry(
     quiet: Quiet = False,
     json: Json = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Start over without asking, though tasks run again.")
+        bool, typer.Option("--yes", "-y", help="Do not ask before starting over, which runs tasks again.")
     ] = False,
 ) -> None:
-    """Run again, as a new execution, what failed: scripts and Python workflows start over."""
-    from dalsegno.cli.launching import run_again
+    """Retry what failed, as a new execution.
+
+    Scripts and Python workflows start over.
+    """
+    from dalsegno.cli.run.launch import run_again
 
     raise typer.Exit(
         run_again(
@@ -148,8 +152,8 @@ def rerun(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run again, as a new execution, from the given nodes on."""
-    from dalsegno.cli.launching import run_again
+    """Run again from the given nodes on, as a new execution."""
+    from dalsegno.cli.run.launch import run_again
 
     raise typer.Exit(
         run_again(

@@ -1,4 +1,4 @@
-"""``snapshots``: seals of the states that Python workflows are stored in."""
+"""``snapshots``: seals of the stored states of Python workflows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 commands = family(
     "snapshots",
-    "Seals of Python workflows' stored states. They work on the store itself, not through a server.",
+    "Seals of the stored states of Python workflows. The commands work on the store itself, not through a server.",
 )
 
 
@@ -29,9 +29,12 @@ def register(app: typer.Typer) -> None:
 
 @commands.command("status")
 def status(store: Store = None, json: Json = False) -> None:
-    """Show since when snapshots are sealed, until when unsealed ones are accepted, and how many are left."""
+    """Show the state of sealing.
+
+    Since when snapshots are sealed, until when unsealed ones are accepted, and how many are left.
+    """
     from dalsegno.cli.output import emit
-    from dalsegno.cli.snapshots import Survey, sentence, survey
+    from dalsegno.cli.views.snapshots import Survey, sentence, survey
 
     async def look(client: Client, seals: SnapshotSeals) -> tuple[Survey, float]:
         return await survey(client, seals), client.stack.clock.now()
@@ -54,13 +57,14 @@ def status(store: Store = None, json: Json = False) -> None:
 
 @commands.command("seal")
 def seal(store: Store = None, json: Json = False) -> None:
-    """Seal what is stored as it stands: snapshots of unfinished executions, and the code they run, with the first key.
+    """Seal the snapshots in the store with the first key.
 
-    Do so only if you trust the content of the store. It may be run again. Before an old key is removed, it seals with
-    the first key what the old one has sealed.
+    Snapshots of unfinished executions and the code they run are sealed as they are: do so only if you trust the content
+    of the store. The command may be run again. Run it before an old key is removed: what the old key sealed is then
+    sealed with the first key.
     """
     from dalsegno.cli.output import emit
-    from dalsegno.cli.snapshots import seal_all
+    from dalsegno.cli.views.snapshots import seal_all
 
     snapshots, programs = _at_the_store(store, seal_all)
     if json:
@@ -77,9 +81,9 @@ def accept_until(
     store: Store = None,
     json: Json = False,
 ) -> None:
-    """Set the date until which snapshots without a seal are accepted. Workers follow within half a minute."""
+    """Set until when unsealed snapshots are accepted. Workers apply it within half a minute."""
     from dalsegno.cli.output import emit
-    from dalsegno.cli.snapshots import date_of, moment_of
+    from dalsegno.cli.views.snapshots import date_of, moment_of
 
     async def change(client: Client, seals: SnapshotSeals) -> float:
         moment = moment_of(date, client.stack.clock.now())
@@ -94,7 +98,7 @@ def accept_until(
 def _at_the_store(store: str | None, work: Callable[[Client, SnapshotSeals], Awaitable[T]]) -> Any:
     import asyncio
 
-    from dalsegno.cli.opening import make_app, opened
+    from dalsegno.cli.target.target import make_app, opened
 
     async def run() -> T:
         app = make_app(store)

@@ -1,4 +1,4 @@
-"""``start``: a new execution for a worker to run; ``submit``: one that waits to be triggered."""
+"""``start``: a new execution for a worker to run. ``submit``: one that waits for ``trigger``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from dalsegno.cli.options import AppName, Input, Json, Key, Server, Store, Tags
 
 if TYPE_CHECKING:
-    from dalsegno.engine.starting import StartOptions
+    from dalsegno.engine.starting.start import StartOptions
 
 
 def register(app: typer.Typer) -> None:
@@ -30,11 +30,11 @@ WantedVersion = Annotated[
     typer.Option(
         "--version",
         metavar="VERSION",
-        help="A number or an alias. Default: the current one.",
+        help="Version number or alias. Default: the current version.",
         show_default=False,
     ),
 ]
-Priority = Annotated[int, typer.Option(help="Higher goes first.")]
+Priority = Annotated[int, typer.Option(help="Higher priorities run first.")]
 
 
 def start(
@@ -51,7 +51,7 @@ def start(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Begin after so long: 10m, 1h30m, 7d. PENDING until then.",
+            help="Start after this delay: 10m, 1h30m, 7d. PENDING until then.",
             show_default=False,
         ),
     ] = None,
@@ -59,7 +59,7 @@ def start(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Begin at a time: 2030-01-31T09:00+01:00; UTC if it has no offset.",
+            help="Start at this time: 2030-01-31T09:00+01:00; UTC if it has no offset.",
             show_default=False,
         ),
     ] = None,
@@ -67,7 +67,7 @@ def start(
 ) -> None:
     """Start a deployed workflow; a worker runs it. Prints the execution's id."""
     from dalsegno.cli.documents import read_payload, read_tags
-    from dalsegno.engine.starting import StartOptions
+    from dalsegno.engine.starting.start import StartOptions
 
     options = StartOptions(_wanted(version), key, read_tags(tag), priority, delay, at)
     _create(name, read_payload(input), options, (store, server, app), pending=False, json=json)
@@ -85,9 +85,12 @@ def submit(
     key: Key = None,
     json: Json = False,
 ) -> None:
-    """Create an execution that waits: everything is checked now, `trigger` begins it. Prints its id."""
+    """Create an execution that waits for `trigger`.
+
+    The workflow, its version and the input are checked now. Prints the execution's id.
+    """
     from dalsegno.cli.documents import read_payload, read_tags
-    from dalsegno.engine.starting import StartOptions
+    from dalsegno.engine.starting.start import StartOptions
 
     options = StartOptions(_wanted(version), key, read_tags(tag), priority)
     _create(name, read_payload(input), options, (store, server, app), pending=True, json=json)
@@ -109,8 +112,8 @@ def _create(
     import asyncio
 
     from dalsegno.cli.output import emit, execution_names
-    from dalsegno.cli.places import reached, where_to
-    from dalsegno.cli.versions import naming
+    from dalsegno.cli.target.target import reached, where_to
+    from dalsegno.cli.views.versions import naming
 
     async def enqueue() -> None:
         async with reached(where_to(*place), own=True) as client:

@@ -1,4 +1,4 @@
-"""The doctor's checks: of the machine, of the store's file, of what is in the store."""
+"""The checks of ``doctor``: the machine, the store's file or server, and the content of the store."""
 
 from dalsegno.cli.doctor.check import Check, as_object, print_checks
 from dalsegno.cli.doctor.examination import examine

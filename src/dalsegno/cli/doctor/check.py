@@ -1,4 +1,4 @@
-"""One check: what was looked at, how it is, and what helps if it is not well."""
+"""One check: its subject, its status, and what to do if it does not pass."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def judge(
 
 
 def examined(name: str, look: Callable[[], Check | Sequence[Check]], cure: str) -> list[Check]:
-    """What a look finds. One that breaks is a finding itself, and keeps no other from being made."""
+    """Return the checks of ``look``. An exception becomes a failed check and does not prevent the others."""
     try:
         found = look()
     except Exception as error:  # noqa: BLE001 - a full disk, a right that is missing, a file that went away meanwhile
@@ -41,7 +41,7 @@ def examined(name: str, look: Callable[[], Check | Sequence[Check]], cure: str) 
 
 
 async def examined_soon(name: str, look: Awaitable[Check | Sequence[Check]], cure: str) -> list[Check]:
-    """The same of a look that is awaited."""
+    """The same for an awaitable."""
     try:
         found = await look
     except Exception as error:  # noqa: BLE001 - as above

@@ -12,12 +12,12 @@ from dalsegno.server.settings import is_loopback
 from dalsegno.wiring import LISTEN_VARIABLE, require_postgres_driver
 
 if TYPE_CHECKING:
-    from dalsegno.adapters.postgres.examination import Link
+    from dalsegno.adapters.postgres.diagnostics import Link
 
 APART = 5.0
-"""Seconds by which clocks may differ before it is worth a word."""
+"""Seconds by which clocks may differ without a warning."""
 SHOWN = 5
-"""Of things that a user may not use."""
+"""Number of missing rights that are named."""
 KEEP_MAKING = (
     "Nothing is lost, and a retention empties it. Keep a process running whose user owns the tables of the schema"
     " `dalsegno`: it makes partitions a week ahead."
@@ -33,7 +33,7 @@ VERIFY = (
 async def examine_server(url: str) -> list[Check]:
     try:
         require_postgres_driver()
-        from dalsegno.adapters.postgres.examination import OLDEST, examine_database  # noqa: PLC0415 - needs the driver
+        from dalsegno.adapters.postgres.diagnostics import OLDEST, examine_database  # noqa: PLC0415 - needs the driver
 
         facts = await examine_database(url, os.environ.get(LISTEN_VARIABLE) or url)
     except DalSegnoError as error:
@@ -80,7 +80,7 @@ async def examine_server(url: str) -> list[Check]:
 
 
 def judge_links(links: Iterable[Link]) -> Check:
-    """Whether what goes to the server over a network can be read or changed on its way."""
+    """Check whether traffic to the server over a network can be read or changed on the way."""
     remote = [each for each in links if each.address and not is_loopback(each.address)]
     wrong = next((each for each in remote if not each.verified), None)
     if wrong is None:
@@ -95,8 +95,8 @@ def judge_links(links: Iterable[Link]) -> Check:
 
 
 async def examine_rights(url: str) -> list[Check]:
-    """Nothing where the user has them all."""
-    from dalsegno.adapters.postgres.examination import examine_rights_of  # noqa: PLC0415 - needs the driver
+    """Check the user's rights. Empty if none is missing."""
+    from dalsegno.adapters.postgres.diagnostics import examine_rights_of  # noqa: PLC0415 - needs the driver
 
     refused = await examine_rights_of(url)
     if refused is None:
@@ -109,8 +109,8 @@ async def examine_rights(url: str) -> list[Check]:
 
 
 async def examine_history(url: str) -> Check:
-    """Of a database with our schema: whether each day lies in a partition of its own, and will."""
-    from dalsegno.adapters.postgres.examination import examine_history_of  # noqa: PLC0415 - needs the driver
+    """Check, for a database with our schema, that each day has a partition of its own, now and in the days to come."""
+    from dalsegno.adapters.postgres.diagnostics import examine_history_of  # noqa: PLC0415 - needs the driver
 
     facts = await examine_history_of(url)
     found = []

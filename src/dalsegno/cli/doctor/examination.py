@@ -1,44 +1,41 @@
-"""All checks in their order; the store's content is looked at through the ports, whatever the store."""
+"""All checks in their order. The content is read through the ports, so it works on every store."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
 
+from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, broken, examined_soon, judge
 from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
-from dalsegno.cli.doctor.file import examine_file
 from dalsegno.cli.doctor.machine import examine_machine
-from dalsegno.cli.opening import opened
+from dalsegno.cli.doctor.sqlite_file import examine_file
 from dalsegno.cli.output import iso
-from dalsegno.cli.reasons import workers_for
-from dalsegno.cli.snapshots import sentence, survey
-from dalsegno.cli.stores import NO_SCHEMA, store_exists, way_to_install
-from dalsegno.core.diagnosis import diagnose, waits
+from dalsegno.cli.target.stores import NO_SCHEMA, store_exists, way_to_install
+from dalsegno.cli.target.target import opened
+from dalsegno.cli.views.snapshots import sentence, survey
+from dalsegno.core.diagnosis import waits
 from dalsegno.engine.client import Client
-from dalsegno.engine.dead import DeadLetters
-from dalsegno.engine.processes import dead_among
+from dalsegno.engine.operations.dead_letters import DeadLetters
+from dalsegno.engine.worker.directory import living_workers, remote_queue, roll_call, served_queues
 from dalsegno.errors import DalSegnoError
-from dalsegno.model.execution import SCRIPTED
-from dalsegno.model.inspection import Inspection
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.server.keys import KeyBook
 from dalsegno.wiring import is_postgres, sqlite_path
 
 LOOKED_AT = 500
-"""Unfinished executions that are looked at one by one."""
+"""Unfinished executions that are checked one by one."""
 AHEAD = 5.0
 SHOWN_DEAD = 100
 SHOWN_UNAPPROVED = 10
 SHOWN_KEYS = 5
 UNREADABLE = ("content", "database")
-"""Checks without which the store's content cannot be looked at."""
+"""Checks that must pass before the store's content can be read."""
 MEND = "Mend what failed above, then look again."
 
 
 async def examine(app: App) -> list[Check]:
-    """Every part that can be looked at, whatever is wrong with the others."""
+    """Run every check that can be run, whatever the others found."""
     checks = await examine_machine()
     if app.url.startswith("sqlite:"):
         try:
@@ -59,7 +56,7 @@ async def _examine_store(app: App) -> list[Check]:
     try:
         if is_postgres(app.url) and (refused := await examine_rights(app.url)):
             return refused
-        if not await store_exists(app.url):  # of a server; a file has been looked for
+        if not await store_exists(app.url):  # a server; a file has been checked already
             return [judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))]
         async with opened(app) as client:
             checks.append(judge("schema", "fits this version"))
@@ -71,7 +68,7 @@ async def _examine_store(app: App) -> list[Check]:
 
 
 def _looks(app: App, client: Client) -> Iterator[tuple[str, Awaitable[Check | Sequence[Check]]]]:
-    """One after the other: each begins when it is asked for."""
+    """Yield the checks one after the other; each begins when it is consumed."""
     if is_postgres(app.url):
         yield "history", examine_history(app.url)
     yield "time", _time_of(client)
@@ -93,10 +90,8 @@ async def _time_of(client: Client) -> Check:
 
 
 async def _workers(client: Client) -> list[Check]:
-    now = client.stack.ledger.now()
-    workers = await client.stack.ledger.workers()
-    gone = set(dead_among([worker.id for worker in workers]))
-    dead = [worker for worker in workers if worker.id in gone or worker.expires_at <= now]
+    workers = await roll_call(client.stack.ledger)
+    dead = [worker for worker in workers if worker.state == "dead"]
     held = sum(worker.leases for worker in dead)
     detail = f"{len(workers) - len(dead)} alive, {len(dead)} gone"
     if held:
@@ -113,9 +108,9 @@ async def _dead(app: App) -> Check:
 
 
 async def _keys(client: Client) -> list[Check]:
-    """Keys of remote workers from before keys named queues: they take tasks of every queue."""
+    """Check for keys of remote workers that predate queues in keys: they take tasks of every queue."""
     now = client.stack.clock.now()
-    found = await KeyBook(client.stack.records, client.stack.clock).all()
+    found = await KeyRecords(client.stack.records, client.stack.clock).all()
     valid = [key for key in found if key.why_not(now) is None]
     wide = [key.name for key in valid if key.serves_all]
     if not wide:
@@ -133,7 +128,7 @@ async def _keys(client: Client) -> list[Check]:
 
 
 async def _credentials(client: Client) -> Check:
-    """Definitions that a credential lists and no admin has approved."""
+    """Check for definitions that a credential lists and no admin has approved."""
     grace = await client.definition_approvals.grace()
     listed = await client.definition_approvals.listed()
     missing = [f"{each.workflow}@{each.version}" for each in listed if each.approval is None]
@@ -147,19 +142,10 @@ async def _credentials(client: Client) -> Check:
     return judge("credentials", detail, warn=bool(missing), cure=cure)
 
 
-async def _waits_for_others(app: App, inspection: Inspection) -> bool:
-    """A script that waits for a signal or for a child has no token: it is what others do that moves it."""
-    view = inspection.execution
-    machine = await app.client.stack.ledger.machine(view.id) if view.kind in SCRIPTED else None
-    return machine is not None and (
-        bool(machine.wake.signals) or await app.engine.reconciler.has_children(view.id)
-    )
-
-
 async def _executions(app: App) -> list[Check]:
-    """What nothing can move, and what waits for a worker that is not there."""
-    served = await workers_for(app.client)
+    """Check for stuck executions, and for those that wait for a worker that does not exist."""
     ledger = app.client.stack.ledger
+    served = await served_queues(ledger)
     names, more = await ledger.untouched(ledger.now() + AHEAD, "", LOOKED_AT)
     stuck: dict[str, str] = {}
     unserved: Counter[str] = Counter()
@@ -167,12 +153,12 @@ async def _executions(app: App) -> list[Check]:
         inspection = await ledger.inspect(name)
         if inspection is None:
             continue
-        reason = diagnose(inspection)
-        if reason is not None and not await _waits_for_others(app, inspection):
+        reason = await app.engine.reconciler.why_stuck(inspection)
+        if reason is not None:
             stuck[name] = reason
         queues = {wait.queue for wait in waits(inspection) if wait.kind == "queued" and wait.queue}
         unserved.update(queues - served)
-    return [*_stuck(stuck, len(names), bool(more)), *_unserved(unserved)]
+    return [*_stuck(stuck, len(names), bool(more)), *await _unserved(app, unserved)]
 
 
 def _stuck(stuck: dict[str, str], unfinished: int, more: bool) -> list[Check]:
@@ -185,16 +171,18 @@ def _stuck(stuck: dict[str, str], unfinished: int, more: bool) -> list[Check]:
     ]
 
 
-def _unserved(unserved: Counter[str]) -> list[Check]:
-    return [
-        judge(
-            "queues",
-            f"queue '{queue}', in which {count} unfinished executions have work, is served by no living worker",
-            warn=True,
-            cure=f"dalsegno worker --queues {queue}",
-        )
-        for queue, count in unserved.items()
-    ]
+async def _unserved(app: App, unserved: Counter[str]) -> list[Check]:
+    living = await living_workers(app.client.stack.ledger)
+    checks = []
+    for queue, count in unserved.items():
+        remote = await remote_queue(app.client.declarations, living, queue)
+        who = "served by no living worker" if remote is None else "claimed by no remote program"
+        last = remote.last.worker if remote is not None and remote.last is not None else None
+        named = f"'{last}', which did last" if last is not None else f"which claims queue '{queue}'"
+        cure = f"dalsegno worker --queues {queue}" if remote is None else f"Start the program {named}."
+        what = f"queue '{queue}', in which {count} unfinished executions have work, is {who}"
+        checks.append(judge("queues", what, warn=True, cure=cure))
+    return checks
 
 
 # -- seals of snapshots ------------------------------------------------------------------------------------------------
@@ -207,7 +195,7 @@ GONE_CURE = (
 
 
 async def _examine_snapshots(app: App) -> list[Check]:
-    """Nothing where no process seals and no Python workflow waits."""
+    """Check the seals of snapshots. Empty if no process seals and no Python workflow waits."""
     client, seals = app.client, app.engine.seals
     found = await survey(client, seals, LOOKED_AT)
     now = client.stack.clock.now()

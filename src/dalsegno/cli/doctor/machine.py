@@ -14,11 +14,11 @@ from dalsegno.cli.doctor.check import Check, judge
 from dalsegno.version import __version__
 
 OLDEST_SQLITE = (3, 35, 0)
-"""The first with RETURNING."""
+"""The first version with RETURNING."""
 FEW_FILES = 256
 SLOW_LOOP = 0.05
 BUILT = 1_735_689_600
-"""2025-01-01: a clock before this program was written is wrong."""
+"""2025-01-01: a clock before the release of this program is wrong."""
 
 
 async def examine_machine() -> list[Check]:
@@ -52,7 +52,7 @@ def _zones() -> Check:
 
 
 async def _event_loop() -> Check:
-    """How late a timer of ten milliseconds comes."""
+    """Check how late a timer of ten milliseconds fires."""
     late = 0.0
     for _ in range(10):
         began = time.perf_counter()

@@ -1,12 +1,10 @@
 """The ledger's rules as pure functions over rows.
 
-A store fetches rows into a workspace, calls :func:`settle` per transition and writes back what changed (memory, SQLite,
-PostgreSQL). One that decides inside a server (Redis) restates the same rules in Lua and proves it with the same
-contract suite.
+A store fetches rows into a workspace, calls :func:`settle` per transition and writes back what changed.
 """
 
-from dalsegno.core.settlement.cancelling import cancelled_event
-from dalsegno.core.settlement.claim import claimable, release_row, resume_execution, wake_row
+from dalsegno.core.settlement.claims import claimable, release_row, resume_execution, wake_row
+from dalsegno.core.settlement.row_views import barrier_view, lease_of, machine_view, ready_token, token_view
 from dalsegno.core.settlement.rows import (
     BarrierRow,
     ExecutionRow,
@@ -15,10 +13,10 @@ from dalsegno.core.settlement.rows import (
     ScopeRow,
     SignalRow,
     TokenRow,
+    is_marked,
 )
 from dalsegno.core.settlement.settle import settle
-from dalsegno.core.settlement.views import barrier_view, lease_of, machine_view, ready_token, token_view
-from dalsegno.core.settlement.workspace import Kept, Workspace
+from dalsegno.core.settlement.workspace import Kept, Workspace, cancelled_event
 
 __all__ = [
     "BarrierRow",
@@ -33,6 +31,7 @@ __all__ = [
     "barrier_view",
     "cancelled_event",
     "claimable",
+    "is_marked",
     "lease_of",
     "machine_view",
     "ready_token",

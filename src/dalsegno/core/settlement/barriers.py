@@ -25,7 +25,7 @@ def create_barrier(work: Application, spec: BarrierSpec) -> BarrierRow:
 
 
 def _park_join(work: Application, row: BarrierRow, spec: BarrierSpec) -> None:
-    """The join token counts as live from here on, and the deadline runs."""
+    """Park the join token: it counts as live from now on, and the deadline runs."""
     if spec.timeout is not None:
         row.deadline = work.now + spec.timeout
     token = _join_row(work, row, spec.join)
@@ -42,7 +42,7 @@ def _join_row(work: Application, row: BarrierRow, join: NewToken) -> TokenRow:
 
 
 def arrive(work: Application, effect: ResolveSlot) -> None:
-    """An edge of a merge or join resolves its slot, live or skipped."""
+    """Resolve a slot by an edge of a merge or join, live or skipped."""
     spec = effect.barrier
     row = work.rows.barrier(work.execution.id, spec.id)
     if row is None:
@@ -65,7 +65,7 @@ def arrive(work: Application, effect: ResolveSlot) -> None:
 
 
 def _judge(work: Application, row: BarrierRow, spec: BarrierSpec) -> bool:
-    """Whether the slot just resolved has decided the barrier, which then is a tombstone."""
+    """Return True if the slot just resolved has decided the barrier, which is then a tombstone."""
     if row.live and (row.resolved >= row.expected or row.mode == "any"):
         _open(work, row, "open", "open")
     elif row.resolved >= row.expected:
@@ -80,7 +80,7 @@ def _judge(work: Application, row: BarrierRow, spec: BarrierSpec) -> bool:
 
 
 def end_slot(work: Application, scope: ScopeRow, data: bytes, trip: bool, event: NewEvent | None) -> None:
-    """An item's scope has ended: its slot of the split's barrier is resolved."""
+    """Resolve the slot of an ended item's scope in the split's barrier."""
     row = work.rows.barrier(work.execution.id, scope.barrier)
     if row is None or row.state != "waiting":
         return

@@ -1,14 +1,15 @@
-"""How each effect changes the rows of its execution."""
+"""The effects on the rows of an execution, one by one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_barrier, end_slot, set_milestone
-from dalsegno.core.settlement.cancelling import cancelled_event
-from dalsegno.core.settlement.claim import resume_execution
-from dalsegno.core.settlement.endings import finish
+from dalsegno.core.settlement.claims import resume_execution
+from dalsegno.core.settlement.finish import finish
 from dalsegno.core.settlement.limits import give_up_slot
 from dalsegno.core.settlement.machines import (
     judge,
@@ -23,10 +24,11 @@ from dalsegno.core.settlement.rows import (
     MachineRow,
     ScopeRow,
     TokenRow,
+    started_mark,
     token_row,
 )
-from dalsegno.core.settlement.signals import deliver_to_token, post_signal
-from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.core.settlement.signals import deliver_to_token, hurry_token, post_signal
+from dalsegno.core.settlement.workspace import Workspace, cancelled_event
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
@@ -38,7 +40,9 @@ from dalsegno.model.effect import (
     EndIfLast,
     EndScope,
     FinishExecution,
+    HurryToken,
     LeaveContext,
+    MarkStarted,
     OpenBarrier,
     OpenScope,
     PauseExecution,
@@ -68,10 +72,12 @@ class Application:
 
     __slots__ = (
         "counts",
+        "earliest",
         "endings",
         "execution",
         "gates",
         "kept",
+        "latest",
         "machine",
         "next_due",
         "now",
@@ -89,6 +95,9 @@ class Application:
         self.execution = execution
         self.rows = rows
         self.now = now
+        self.earliest = execution.touched_at if execution.seq else 0.0
+        self.latest = max(now, self.earliest)
+        """Events are dated between the previous commit and this one, whatever the clocks of processes show."""
         self.counts: dict[str, int] = {}
         self.gates: dict[str, GateSpec] = {}
         self.endings: list[EndIfLast] = []
@@ -96,13 +105,13 @@ class Application:
         self.ready: list[ReadyToken] = []
         self.next_due: float | None = None
         self.machine: MachineRow | None = None
-        """The script's machine, once anything here is about it."""
+        """The script's machine, once an effect concerns it."""
         self.resumed: str | None = None
         """The resume token that this transition consumes."""
         self.spawned_resume: str | None = None
         self.owes = False
         self.wake = False
-        """Whether the machine is to be resumed whatever it waits for."""
+        """The machine is to be resumed, whatever it waits for."""
 
     def run(self) -> Applied:
         for event in self.transition.events:
@@ -118,7 +127,7 @@ class Application:
         if self.machine is not None:
             judge(self, self.machine)
         execution = self.execution
-        execution.touched_at = self.now
+        execution.touched_at = self.latest
         self.rows.save_execution(execution)
         ended = execution.state if execution.ended_at is not None else None
         return Applied(tuple(self.kept), tuple(self.ready), ended, self.next_due, self.owes)  # type: ignore[arg-type]
@@ -126,16 +135,19 @@ class Application:
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
         execution.seq += 1
+        if not self.earliest <= event.at <= self.latest:
+            event = replace(event, at=max(min(event.at, self.latest), self.earliest))
+        self.earliest = event.at
         self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
 
     def machine_row(self) -> MachineRow | None:
-        """The machine, which is judged and saved once all effects are applied."""
+        """Return the machine, which is judged and saved once all effects are applied."""
         if self.machine is None:
             self.machine = self.rows.machine(self.execution.id)
         return self.machine
 
     def count(self, scope: str, delta: int) -> None:
-        """The root's counter is at hand; those of items are summed, so that each row is fetched once."""
+        """Add to a live counter. The root's is at hand; those of items are summed, so that each row is fetched once."""
         if not scope:
             self.execution.live += delta
         else:
@@ -156,7 +168,7 @@ class Application:
         return row.live if row is not None else 0
 
     def park(self, token: TokenRow) -> None:
-        """Asleep until its due time; a token that is due already is simply ready."""
+        """Park the token until its due time; if that has passed, make it ready."""
         token.state = "parked"
         if token.due is not None:
             self.due(token.due)
@@ -170,7 +182,7 @@ class Application:
         self.rows.add_outbox(self.execution.id, order.id, order.topic, order.data)
 
     def make_ready(self, token: TokenRow) -> None:
-        """A paused execution's tokens are held until it resumes."""
+        """Make the token ready, or held while the execution is paused."""
         token.ready_at = self.now
         if self.execution.state == "PAUSED":
             token.state = "held"
@@ -187,11 +199,11 @@ class Application:
                 self.due(token.due)
 
     def _may_keep(self, new: NewToken) -> bool:
-        """What has a limit key stands in line for its slot, whoever asks for it."""
+        """Return False for a token with a limit key: it must queue for its slot."""
         return new.id in self.transition.keep and new.limit_key is None and self.execution.state == "RUNNING"
 
     def spawn(self, new: NewToken) -> TokenRow:
-        """A new token; it counts for its scope from now on."""
+        """Add a new token, which counts for its scope from now on."""
         row = token_row(self.execution.id, new, "ready", self.now)
         if new.kind in ("task", "timer") and not new.priority:
             row.priority = self.execution.priority
@@ -217,11 +229,14 @@ def _spawn(work: Application, effect: SpawnToken) -> None:
 
 
 def _create(work: Application, effect: CreateExecution) -> None:
-    """The row exists already: the command's own handling created it."""
+    """Do nothing: the start command's own handling created the row."""
 
 
 def _begin(work: Application, effect: BeginExecution) -> None:
-    """Whoever comes first, its time or a trigger; the token of the other goes. Nothing else is live before."""
+    """Begin a pending execution, by its start token or a trigger; the other's token is dropped.
+
+    Nothing else is live before.
+    """
     for token in list(work.rows.unfinished_tokens(work.execution.id)):
         if token.kind == "start" and token.id != effect.in_line:
             _cancel(work, token)
@@ -302,7 +317,7 @@ def _adjust_gate(work: Application, effect: AdjustGate) -> None:
 
 
 def _close_gate(work: Application, spec: GateSpec) -> None:
-    """Judged by the sum of all adjustments: an edge that becomes a visit in one transition closes nothing."""
+    """Judge gates by the sum of all adjustments: an edge that becomes a visit in one transition closes nothing."""
     row = work.rows.gate(work.execution.id, spec.id)
     if row is not None and row.count == 0 and work.rows.token(work.execution.id, spec.closed.id) is None:
         work.spawn(spec.closed)
@@ -331,7 +346,7 @@ def _cancel(work: Application, token: TokenRow) -> None:
     work.rows.save_token(token)
     if was_leased:
         give_up_slot(work, token.limit_key)
-        if token.id in work.kept:  # spawned and called off in one turn: nobody is to run it
+        if token.id in work.kept:  # spawned and dropped in one turn: it must not run
             work.kept.remove(token.id)
     if token.barrier is not None:
         cancel_barrier(work, token.barrier)
@@ -356,6 +371,13 @@ def _resume(work: Application, effect: ResumeExecution) -> None:
 
 def _take_order(work: Application, effect: TakeOrder) -> None:
     work.rows.take_order(effect.entry)
+
+
+def _mark_started(work: Application, effect: MarkStarted) -> None:
+    token = work.rows.token(work.execution.id, effect.token)
+    if token is not None:
+        token.digest = started_mark(effect.fence)
+        work.rows.save_token(token)
 
 
 def _replace_tags(work: Application, effect: ReplaceTags) -> None:
@@ -385,10 +407,12 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     ResumeExecution: _resume,
     WriteOutbox: _write_outbox,
     TakeOrder: _take_order,
+    MarkStarted: _mark_started,
     SaveMachine: save_machine,
     SettlePromise: settle_promise,
     PostSignal: post_signal,
     DeliverToToken: deliver_to_token,
+    HurryToken: hurry_token,
     RequestCancel: request_cancel,
     DropTokens: _drop_tokens,
     WakeMachine: wake_machine,

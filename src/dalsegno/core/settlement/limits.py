@@ -1,8 +1,8 @@
-"""Limits by key: which rule holds for a token, and whether it leaves room for one more.
+"""Limits by key: the rule for a token, and whether it leaves room for one more.
 
-A slot is a lease of a token with that key, or an execution that holds one from its beginning to its end; stores find
-both by an index and count nothing. So a slot is free exactly when its token is no longer leased or its execution has
-ended, whoever crashed meanwhile.
+A slot is a lease of a token with that key, or an execution that holds one from its beginning to its end. Stores
+find both by an index and keep no counter. So a slot is free exactly when its token is no longer leased or its
+execution has ended, whichever process crashed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ decode = msgspec.json.Decoder(Allowance).decode
 encode = msgspec.json.Encoder().encode
 
 NthStart = Callable[[int], float | None]
-"""The time of the n-th last start of a key; None: there were not so many, or they no longer matter."""
+"""The time of the n-th last start of a key; None if there were fewer, or they no longer count."""
 
 
 def stored_allowance(allowance: Allowance | None) -> str | None:
@@ -31,7 +31,7 @@ def stored_allowance(allowance: Allowance | None) -> str | None:
 
 
 def bound_of(own: str | None, rule: Allowance) -> Allowance:
-    """What operators have set comes first, number by number; else what the token's definition says."""
+    """Return the bounds: the operators' rule first, number by number, else the token's definition."""
     declared = _declared(own) if own is not None else UNBOUNDED
     return Allowance(
         rule.concurrency if rule.concurrency is not None else declared.concurrency,
@@ -45,7 +45,7 @@ def _declared(own: str) -> Allowance:
 
 
 class Room(Struct, frozen=True, gc=False):
-    """Whether one more may start. ``opens_at``: when it may, where only a rate stands in the way."""
+    """Room for another start. ``opens_at``: when there is room, if only a rate is exhausted."""
 
     free: bool
     opens_at: float | None = None
@@ -65,7 +65,7 @@ def room(bound: Allowance, in_use: int, nth_start: NthStart, now: float) -> Room
 
 
 def next_start(bound: Allowance, nth_start: NthStart) -> float | None:
-    """When the rate allows another start: a period after the one that is so many starts ago."""
+    """Return when the rate allows another start: a period after the start that is so many starts ago."""
     rate = bound.rate
     if rate is None:
         return None
@@ -83,18 +83,18 @@ def limit_view(
 
 
 def give_up_slot(work: Application, key: str | None) -> None:
-    """A token with this key is no longer leased: whoever is next in line is worth announcing."""
+    """Free the slot of a token that is no longer leased: the next in its lines is worth announcing."""
     if key is not None:
         work.ready.extend(work.rows.free_slot(key))
 
 
 def keep_slot(work: Application, key: str | None) -> None:
-    """The token that begins an execution passes its slot on to it."""
+    """Pass the slot of the token that begins an execution to the execution."""
     if key is not None:
         work.rows.hold_slot(work.execution.id, key)
 
 
 def give_up_all_slots(work: Application) -> None:
-    """The execution ends: what its tokens or it itself held is free."""
+    """Free the slots that the ending execution and its tokens held."""
     for key in work.rows.let_go(work.execution.id):
         give_up_slot(work, key)

@@ -1,6 +1,6 @@
-"""Machines of scripts: what completions, saves and requests do to one, and when it is worth resuming.
+"""Machines of scripts: completions, saves, requests, and the decision to resume.
 
-Effects change the machine's row while a transition is applied; whether it is resumed is judged once, at the end.
+Effects change the machine's row while a transition is applied; the decision to resume is made once, at the end.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dalsegno.core.settlement.endings import finish
+from dalsegno.core.settlement.finish import finish
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 
 def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace) -> bool:
-    """Whether it saves a machine that has moved on since it was read, goes on with one that must not move, or ends one
-    that was asked to end meanwhile and has not been told. Asked before anything is applied."""
+    """Return True if the transition comes from a machine that has moved on.
+
+    It saves such a machine, continues one that must not move, or ends one that has an unread request to end.
+    Checked before anything is applied.
+    """
     for effect in transition.effects:
         if type(effect) is SaveMachine:
             machine = rows.machine(transition.execution)
@@ -76,11 +79,11 @@ def save_machine(work: Application, effect: SaveMachine) -> None:
 
 
 def _take_signals(work: Application, machine: MachineRow, effect: SaveMachine) -> None:
-    """They become completions as of when they came."""
+    """Turn taken signals into completions, numbered by their arrival."""
     for taken in effect.taken:
         signal = work.rows.signal(machine.execution, taken.signal)
         if signal is not None and not signal.taken:
-            if not signal.place:  # it came before places were recorded
+            if not signal.place:  # it arrived before places were recorded
                 signal.place = machine.inbox = machine.inbox + 1
             _enter(work, machine, Completion(taken.promise, True, signal.data), signal.place)
             signal.taken, signal.data = True, b""
@@ -88,14 +91,14 @@ def _take_signals(work: Application, machine: MachineRow, effect: SaveMachine) -
 
 
 def _look_in_mailbox(work: Application, machine: MachineRow) -> None:
-    """A signal may have come while the machine ran, or be queued behind another."""
+    """Wake the machine for a waiting signal: it may have arrived while the machine ran, or be queued behind another."""
     names = machine.wake.signals
     if names and work.rows.next_signal(machine.execution, names) is not None:
         work.wake = True
 
 
 def _forget_unreachable(work: Application, machine: MachineRow) -> None:
-    """Everything stored was reachable as of the last save."""
+    """Remove unreachable completions. Everything stored was reachable as of the last save."""
     if machine.kept:
         gone = [
             promise
@@ -107,7 +110,7 @@ def _forget_unreachable(work: Application, machine: MachineRow) -> None:
 
 
 def _count_unread(work: Application, machine: MachineRow, effect: SaveMachine, arrived: int) -> None:
-    """What came while the machine ran. What the run itself brought along it has seen."""
+    """Count what arrived while the machine ran, except what the run itself brought along."""
     taken = {signal.promise for signal in effect.taken}
     for promise, (number, ok) in work.rows.completions(machine.execution).items():
         if machine.read < number <= arrived and promise not in taken:
@@ -125,7 +128,7 @@ def _note_unread(machine: MachineRow, promise: int, number: int, ok: bool) -> No
 
 
 def _enter(work: Application, machine: MachineRow, completion: Completion, number: int) -> None:
-    """Stored if somebody can still ask for it; the first one of a promise counts."""
+    """Store the completion if its promise is still reachable; the first one of a promise counts."""
     if not reaches(machine.reachable, completion.promise):
         return
     if completion.promise not in work.rows.completions(machine.execution):
@@ -150,7 +153,7 @@ def _is_open(work: Application, effect: SettlePromise) -> bool:
 
 
 def is_settled(rows: Workspace, execution: str, effect: SettlePromise) -> bool:
-    """Whether this promise has its completion already, so that another one changes nothing."""
+    """Return True if the promise has a completion already, so that another one changes nothing."""
     return rows.machine(execution) is not None and effect.completion.promise in rows.completions(execution)
 
 
@@ -172,12 +175,14 @@ def wake_machine(work: Application, _effect: WakeMachine) -> None:
         work.wake = True
 
 
-# -- resuming -------------------------------------------------------------------------------------------------
+# -- resumption --------------------------------------------------------------------------------------------------
 
 
 def judge(work: Application, machine: MachineRow) -> None:
-    """Makes the resume token ready if there is something to resume for and there is none yet. The machine of an ended
-    script is not worth writing: it goes with the sweep."""
+    """Make the resume token ready if there is a reason to resume and no resume token yet.
+
+    The machine of an ended script is not written: the sweep removes it.
+    """
     if work.execution.ended_at is not None:
         return
     _renew(work, machine)
@@ -188,8 +193,10 @@ def judge(work: Application, machine: MachineRow) -> None:
 
 
 def _renew(work: Application, machine: MachineRow) -> None:
-    """A resume token that was used up without a save leaves the machine as it was, but under a new version: else it
-    could never be resumed again, its token's id being taken."""
+    """Give the machine a new version after its resume token was consumed without a save.
+
+    Otherwise it could never be resumed again, because its token's id is taken.
+    """
     if work.resumed is None and work.spawned_resume is None:
         return
     current = resume_token_id(machine.execution, machine.version)

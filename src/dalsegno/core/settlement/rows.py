@@ -50,14 +50,26 @@ class TokenRow(Struct, gc=False):
     losses: int = 0
     reason: WakeReason = ""
     barrier: str | None = None
-    """Of a join token: the barrier it is parked at."""
+    """For a join token: the barrier it is parked at."""
     ready_at: float = 0.0
     digest: bytes | None = None
-    """Of the last transition applied to it."""
+    """Digest of the last transition applied to it."""
     awaits: str | None = None
-    """Of a parked token: what else than its time wakes it."""
+    """For a parked token: what wakes it besides its time."""
     allowance: str | None = None
-    """Of a token with a limit key: what its definition allows, as JSON."""
+    """For a token with a limit key: its definition's allowance, as JSON."""
+
+
+STARTED = b"started/"
+
+
+def started_mark(fence: int) -> bytes:
+    """Return the mark of a leased token whose run is recorded as started. It replaces a digest, which is shorter."""
+    return STARTED + b"%d" % fence
+
+
+def is_marked(token: TokenRow) -> bool:
+    return token.digest is not None and token.digest.startswith(STARTED)
 
 
 class ScopeRow(Struct, gc=False):
@@ -93,12 +105,12 @@ class GateRow(Struct, gc=False):
 
 
 class MachineRow(Struct, gc=False):
-    """What the rules know of a script's machine. Completions and signals are rows of their own."""
+    """A script's machine, as the rules see it. Completions and signals are rows of their own."""
 
     execution: str
     version: int = 0
     snapshot: bytes | None = b""
-    """None where a store did not read it: the rules only ever replace it."""
+    """None if a store did not read it: the rules only ever replace it."""
     reachable: Ranges = ()
     wake: Wake = Wake()
     inbox: int = 0
@@ -107,18 +119,18 @@ class MachineRow(Struct, gc=False):
     cancel: CancelReason = ""
     interrupted: bool = False
     resuming: bool = False
-    """Whether there is a resume token for this version."""
+    """There is a resume token for this version."""
     unread: int = 0
     """Completions after ``read`` that the wake condition counts."""
     last_success: int = 0
     last_failure: int = 0
-    """Numbers of the newest completions of each kind, as far as they are unread."""
+    """Numbers of the newest completions of each kind, if they are unread."""
     kept: int = 0
-    """How many completions are stored."""
+    """Number of stored completions."""
 
 
 class SignalRow(Struct, gc=False):
-    """A signal in the mailbox; once taken, a tombstone without data, by which a copy of it is recognised."""
+    """A signal in the mailbox; once taken, a tombstone without data, by which a duplicate is recognised."""
 
     execution: str
     id: str
@@ -126,7 +138,7 @@ class SignalRow(Struct, gc=False):
     data: bytes
     number: int
     place: int = 0
-    """The number it took in the machine's inbox when it came."""
+    """Its number in the machine's inbox."""
     taken: bool = False
 
 

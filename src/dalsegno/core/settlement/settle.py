@@ -1,20 +1,21 @@
-"""One transition against the rows: refuse it, recognise it, or apply it whole."""
+"""Settlement of one transition: refuse it, recognise it as applied, or apply it whole."""
 
 from __future__ import annotations
 
-from dalsegno.core.settlement.claim import drop_late, hold_deadline
-from dalsegno.core.settlement.effects import APPLY, Application
+from dalsegno.core.settlement.claims import drop_late, hold_deadline
+from dalsegno.core.settlement.effects import APPLY, UNFINISHED, Application
 from dalsegno.core.settlement.limits import give_up_slot, keep_slot
 from dalsegno.core.settlement.machines import is_outdated, is_settled
-from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
-from dalsegno.core.settlement.scopes import is_closed
-from dalsegno.core.settlement.signals import find_in_mailbox, is_awaited
-from dalsegno.core.settlement.workspace import Workspace
+from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
+from dalsegno.core.settlement.signals import find_in_mailbox, is_asleep, is_awaited
+from dalsegno.core.settlement.workspace import Workspace, is_closed
 from dalsegno.model.effect import (
     BeginExecution,
     CreateExecution,
     DeliverToToken,
     Effect,
+    HurryToken,
+    MarkStarted,
     PauseExecution,
     PostSignal,
     RequestCancel,
@@ -60,7 +61,7 @@ def _refusal(
     rows: Workspace,
     now: float,
 ) -> Outcome | None:
-    if token.state != "leased" or token.fence != transition.fence:
+    if not _may_settle(transition, token):
         if token.digest == digest:
             return AlreadyApplied()
         return Stale("finished" if execution.state in ENDED else "fence")
@@ -78,8 +79,17 @@ def _refusal(
     return None
 
 
+def _may_settle(transition: Transition, token: TokenRow) -> bool:
+    """Return True for the holder of the token, or a person who saw it as it is now."""
+    if token.fence != transition.fence:
+        return False
+    if not transition.hand:
+        return token.state == "leased"
+    return token.state in UNFINISHED and token.attempt == transition.hand
+
+
 def _release_token(transition: Transition, token: TokenRow, digest: bytes, work: Application) -> None:
-    """Consumes the token, or puts it to sleep under a new attempt."""
+    """Consume the token, or park it under a new attempt."""
     park = transition.park
     token.owner = None
     token.digest = digest
@@ -93,7 +103,11 @@ def _release_token(transition: Transition, token: TokenRow, digest: bytes, work:
             work.machine_row()
     else:
         _park(token, park, work)
-    work.rows.save_token(token)
+    if transition.hand and park is not None:
+        token.fence += 1  # a holder that still runs it is late from now on
+        work.rows.rewrite_token(token)
+    else:
+        work.rows.save_token(token)
 
 
 def _park(token: TokenRow, park: Park, work: Application) -> None:
@@ -102,6 +116,10 @@ def _park(token: TokenRow, park: Park, work: Application) -> None:
     token.due = park.due
     token.queue = park.queue or token.queue
     token.losses = 0
+    if park.again:
+        token.awaits = None
+        work.make_ready(token)
+        return
     token.reason = ""
     if park.awaits is not None:
         token.awaits = park.awaits
@@ -153,7 +171,7 @@ def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRo
 
 
 def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Workspace) -> bool:
-    """A command whose first effect has been there before is known by what it left, and then is passed over whole."""
+    """Return True for a command whose first effect has been applied before: the whole command is then skipped."""
     match first:
         case BeginExecution(in_line=token):
             lined_up = bool(token) and rows.token(execution.id, token) is not None
@@ -171,13 +189,27 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
             return machine is not None and machine.cancel != ""
         case TakeOrder(entry):
             return not rows.is_owed(entry)
+        case MarkStarted():
+            return not _is_unmarked_lease(rows, execution.id, first)
         case DeliverToToken():
             return not is_awaited(rows, execution.id, first)
+        case HurryToken():
+            return not is_asleep(rows, execution.id, first)
         case WakeMachine():
             machine = rows.machine(execution.id)
             return machine is None or machine.resuming or execution.state == "PENDING"
         case _:
             return False
+
+
+def _is_unmarked_lease(rows: Workspace, execution: str, effect: MarkStarted) -> bool:
+    token = rows.token(execution, effect.token)
+    return (
+        token is not None
+        and token.state == "leased"
+        and token.fence == effect.fence
+        and token.digest != started_mark(effect.fence)
+    )
 
 
 __all__ = ["APPLY", "Applied", "settle"]

@@ -1,13 +1,12 @@
-"""Signals, and whatever else a parked token may be waiting for."""
+"""Signals, and other arrivals that a parked token may wait for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from dalsegno.core.settlement.rows import SignalRow, TokenRow
-from dalsegno.core.settlement.scopes import is_closed
-from dalsegno.core.settlement.workspace import Workspace
-from dalsegno.model.effect import DeliverToToken, PostSignal
+from dalsegno.core.settlement.workspace import Workspace, is_closed
+from dalsegno.model.effect import DeliverToToken, HurryToken, PostSignal
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.ids import arrival_id
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from dalsegno.core.settlement.effects import Application
 
 SIGNAL = "signal:"
-"""How ``awaits`` begins for a signal; its name follows."""
+"""Prefix of ``awaits`` for a signal; its name follows."""
 
 
 def post_signal(work: Application, effect: PostSignal) -> None:
@@ -38,7 +37,7 @@ def post_signal(work: Application, effect: PostSignal) -> None:
 
 
 def _first_waiting(rows: Workspace, execution: str, awaits: str) -> TokenRow | None:
-    """Tokens of closed scopes wait for nothing any more."""
+    """Return the first waiting token. Tokens of closed scopes do not wait."""
     for token in rows.waiting_tokens(execution, awaits):
         if not token.scope or not is_closed(rows, execution, token.scope):
             return token
@@ -52,7 +51,7 @@ def _take(work: Application, signal: SignalRow, token: TokenRow) -> None:
 
 
 def find_in_mailbox(work: Application, token: TokenRow) -> bool:
-    """A token about to be parked takes what is there already."""
+    """Give a token about to be parked the signal that is in the mailbox already."""
     if token.awaits is None or not token.awaits.startswith(SIGNAL):
         return False
     signal = work.rows.next_signal(work.execution.id, (token.awaits.removeprefix(SIGNAL),))
@@ -82,3 +81,21 @@ def deliver_to_token(work: Application, effect: DeliverToToken) -> None:
     token = work.rows.token(work.execution.id, effect.token)
     if token is not None and is_awaited(work.rows, work.execution.id, effect):
         arrive_at_token(work, token, effect.data)
+
+
+def is_asleep(rows: Workspace, execution: str, effect: HurryToken) -> bool:
+    token = rows.token(execution, effect.token)
+    if token is None or token.state != "parked" or token.attempt != effect.attempt:
+        return False
+    if token.due is None or token.awaits is not None or token.barrier is not None:
+        return False
+    return not token.scope or not is_closed(rows, execution, token.scope)
+
+
+def hurry_token(work: Application, effect: HurryToken) -> None:
+    token = work.rows.token(work.execution.id, effect.token)
+    if token is not None and is_asleep(work.rows, work.execution.id, effect):
+        token.reason = "timer"
+        token.due = None
+        work.make_ready(token)
+        work.rows.save_token(token)

@@ -1,4 +1,7 @@
-"""What the rules ask of a store: rows by id, and a place to put what changed."""
+"""The workspace that the rules need from a store: rows by id, and a place to put what changed.
+
+It also owns two rules: when a scope is closed, and the event of a token that is dropped.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,19 @@ from dalsegno.core.settlement.rows import (
     TokenRow,
 )
 from dalsegno.model.effect import ReplaceTags
-from dalsegno.model.event import NewEvent
+from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.ids import scope_chain
 from dalsegno.model.machine import Completion
+from dalsegno.model.token import TokenKind
 from dalsegno.model.transition import ReadyToken
 
 Kept = tuple[int, bool]
-"""The number of a stored completion, and whether it is a success."""
+"""The number of a stored completion, and True for a success."""
 
 
 class Workspace(Protocol):
-    """Rows are the same object whenever asked for within one batch; ``save_…`` marks one as new or changed."""
+    """Rows of one batch: the same object on every access; ``save_…`` marks one as new or changed."""
 
     def execution(self, execution: str) -> ExecutionRow | None: ...
 
@@ -42,32 +47,35 @@ class Workspace(Protocol):
     def has_left(self, execution: str, scope: str) -> bool: ...
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
-        """Tokens that are neither consumed nor cancelled, of one scope or of the whole execution, in the order in
-        which they were spawned."""
+        """Return tokens that are neither consumed nor cancelled, in spawn order, of one scope or the whole
+        execution.
+        """
 
     def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
-        """Tokens parked for this, those that were parked first before the others."""
+        """Return the tokens parked for this, those parked first before the others."""
 
     def machine(self, execution: str) -> MachineRow | None: ...
 
     def completions(self, execution: str) -> Mapping[int, Kept]:
-        """The stored completions by promise."""
+        """Return the stored completions by promise."""
 
     def signal(self, execution: str, signal: str) -> SignalRow | None:
-        """Also one that was taken."""
+        """Return a signal, taken or not."""
 
     def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
-        """The oldest signal of one of these names that nobody has taken."""
+        """Return the oldest signal of one of these names that is not taken."""
 
     def free_slot(self, key: str) -> Iterable[ReadyToken]:
-        """A slot of this limit key may be free: claims look at its lines again. The tokens that stand first in them, as
-        far as they are stored."""
+        """Mark that a slot of this limit key may be free, so that claims look at its lines again.
+
+        Return the first tokens of these lines, if they are stored.
+        """
 
     def let_go(self, execution: str) -> Collection[str]:
-        """The limit keys of which an execution that ends holds slots, by its leases or by itself."""
+        """Free the slots of an execution that ends; return their limit keys."""
 
     def hold_slot(self, execution: str, key: str) -> None:
-        """The execution itself holds a slot from now on to its end."""
+        """Let the execution itself hold a slot from now on to its end."""
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None: ...
 
@@ -81,8 +89,11 @@ class Workspace(Protocol):
 
     def save_token(self, row: TokenRow) -> None: ...
 
+    def rewrite_token(self, row: TokenRow) -> None:
+        """Save a stored token with every column that may have changed, its fence and its digest included."""
+
     def move_token(self, row: TokenRow, execution: str) -> None:
-        """Gives an unfinished token to another execution, and saves it."""
+        """Move an unfinished token to another execution, and save it."""
 
     def save_machine(self, row: MachineRow) -> None: ...
 
@@ -107,10 +118,36 @@ class Workspace(Protocol):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None: ...
 
     def is_owed(self, entry: str) -> bool:
-        """Whether this entry is in the outbox."""
+        """Return True if this entry is in the outbox."""
 
     def take_order(self, entry: str) -> None: ...
 
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None: ...
+
+
+def is_closed(rows: Workspace, execution: str, scope: str) -> bool:
+    """Return True if the scope, a scope around it, or the barrier any of them feeds has ended (L5)."""
+    for path in scope_chain(scope):
+        row = rows.scope(execution, path)
+        if row is None or row.ended:
+            return True
+        barrier = rows.barrier(execution, row.barrier)
+        if barrier is None or barrier.state != "waiting":
+            return True
+    return False
+
+
+def cancelled_event(
+    kind: TokenKind, live: bool, node: str, scope: str, token: str, now: float
+) -> NewEvent | None:
+    """Return the event for a cancelled node or task that was running or waiting; None for bookkeeping."""
+    told: EventKind
+    if kind == "task":
+        told = "TaskCancelled"
+    elif live and kind in ("node", "join"):
+        told = "NodeCancelled"
+    else:
+        return None
+    return NewEvent(told, node, scope, now, token=token)

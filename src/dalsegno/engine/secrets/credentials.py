@@ -1,4 +1,6 @@
-"""Credentials as people set them up: their types, what is checked before one is stored, and what may be shown."""
+"""Credentials as people define them: their types, the checks before one is stored, and the parts that may be
+shown.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from dalsegno.ports.records import Record
 from dalsegno.ports.secrets import EVERYTHING, HostEntry, is_connection_header
 
 KIND = "credential"
-"""Of the records."""
+"""Kind of the records."""
 
 TYPES: dict[str, tuple[str, ...] | None] = {
     "bearer": ("token",),
@@ -25,13 +27,13 @@ TYPES: dict[str, tuple[str, ...] | None] = {
     "query": ("value",),
     "custom": None,
 }
-"""The fields of each type; ``custom`` has whichever one gives it, for tasks."""
+"""Fields of each type; a ``custom`` credential has any fields, for tasks."""
 CARRIED = ("header", "query")
 """Types that need the name of a header or query parameter."""
 AUTHORISING = frozenset(("token", "password", "value"))
 
 SHORTEST = 6
-"""Characters from which on a value is looked for in outputs: shorter ones are found everywhere by chance."""
+"""Least number of characters of a value that is searched for in outputs: shorter ones would match by chance."""
 LONGEST_VALUE = 8192
 MOST_FIELDS = 50
 MOST_PATTERNS = 100
@@ -44,18 +46,18 @@ _HOST = re.compile(r"\*|\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 @dataclass(frozen=True, slots=True)
 class NewCredential:
-    """What somebody wants to store. ``fields``: None keeps the values that are stored."""
+    """A credential to store. ``fields``: None keeps the stored values."""
 
     name: str
     type: str
     fields: Mapping[str, str] | None = field(repr=False)
     hosts: Sequence[str] = ()
-    workflows: Sequence[str] = (EVERYTHING,)
+    workflows: Sequence[str] = ()
     sent_as: str = ""
     description: str = ""
 
     def check(self) -> None:
-        """Raises InvalidInput that names the place, and never a value."""
+        """Raise InvalidInput, which names the place and never a value."""
         check_name(self.name)
         if self.type not in TYPES:
             listed = ", ".join(f"'{each}'" for each in TYPES)
@@ -79,6 +81,11 @@ class NewCredential:
     def _check_lists(self) -> None:
         if len(self.hosts) > MOST_PATTERNS or len(self.workflows) > MOST_PATTERNS:
             raise InvalidInput(f"'hosts' and 'workflows' take at most {MOST_PATTERNS} entries")
+        if not self.workflows:
+            raise InvalidInput(
+                f"credential '{self.name}' needs 'workflows': the names of those that may use it, such as 'billing' or "
+                "'billing-*'. '*' means every definition that somebody deploys, without an approval"
+            )
         for index, host in enumerate(self.hosts):
             _check_host(host, f"hosts/{index}")
         for index, pattern in enumerate(self.workflows):
@@ -92,7 +99,7 @@ class NewCredential:
 
 
 class Stored(Struct, frozen=True):
-    """The record's data."""
+    """The data of a record."""
 
     type: str
     fields: dict[str, Sealed]
@@ -101,10 +108,12 @@ class Stored(Struct, frozen=True):
     sent_as: str = ""
     description: str = ""
     needs_approval: bool = False
-    """False in records from before approvals: those have a grace."""
+    """False in records older than approvals, which have a grace period."""
 
     def bound_to(self, name: str, field: str) -> bytes:
-        """What a sealed value belongs to. Whoever changes any of it in the store makes the value unreadable."""
+        """Return the context that a sealed value is bound to. A change of any part of it in the store makes the value
+        unreadable.
+        """
         return msgspec.json.encode(
             ["dalsegno/credential/1", name, field, self.type, self.hosts, self.workflows, self.sent_as]
         )
@@ -126,7 +135,7 @@ def read_stored(record: Record) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class CredentialInfo:
-    """What may be shown: everything but the values."""
+    """The parts of a credential that may be shown: everything but the values."""
 
     name: str
     type: str
@@ -185,7 +194,7 @@ def _check_value(type: str, name: str, value: str) -> None:
         return
     if any(sign < " " or sign == "\x7f" for sign in value):
         raise InvalidInput(f"'fields/{name}' holds a control character (a line break at its end?)")
-    left_empty = name == "password" and not value  # some services take their key as the user's name
+    left_empty = name == "password" and not value  # some services expect their key as the user name
     if name in AUTHORISING and len(value) < SHORTEST and not left_empty:
         raise InvalidInput(
             f"'fields/{name}' is shorter than {SHORTEST} characters: too short for a secret, and to be found in outputs"

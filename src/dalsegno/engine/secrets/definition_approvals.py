@@ -1,4 +1,5 @@
-"""Which definitions may use credentials that list workflows: those that an admin deployed or approved.
+"""Approvals of definitions: which ones may use credentials that list workflows. Those are the ones that an admin
+deployed or approved.
 
 An approval belongs to a content hash, so a changed definition needs another one. Names that credentials list, or that
 an admin protects, are protected: only an admin deploys under them, or below them with ``/``.
@@ -30,16 +31,16 @@ PROTECTED = "protected-name"
 """Kind of the records of names that an admin protects."""
 LONGEST_PATTERN = 200
 GRACE_SECONDS = 30 * 86_400.0
-"""How long definitions from before approvals use credentials from before approvals by their name alone."""
+"""Period in which definitions older than approvals may use credentials older than approvals by name alone."""
 STORE = "the store"
-"""Who approved what was deployed by a process with access to the store."""
+"""Approver of definitions that a process with access to the store has deployed."""
 FRESH_FOR = 1.0
-"""Seconds for which the protected names are remembered. The check at each use does not depend on them."""
+"""Seconds for which protected names are cached. The check at each use of a credential does not depend on them."""
 PAGE = 500
 
 
 class DefinitionApproval(Struct, frozen=True):
-    """``workflows``: the names it counts under. A script inside a graph counts under the name of the graph."""
+    """An approval. ``workflows``: the names it counts for. A script inside a graph counts under the graph's name."""
 
     workflows: tuple[str, ...]
     by: str
@@ -47,14 +48,16 @@ class DefinitionApproval(Struct, frozen=True):
 
 
 class Grace(Struct, frozen=True):
-    """For stores from before approvals: definitions older than ``since`` are accepted by name before ``until``."""
+    """The grace period of a store older than approvals: definitions older than ``since`` are accepted by name before
+    ``until``.
+    """
 
     since: float
     until: float
 
 
 class ListedDefinition(Struct, frozen=True):
-    """A deployed version that a credential lists by name."""
+    """A deployed version whose name a credential lists."""
 
     workflow: str
     version: int
@@ -75,7 +78,9 @@ class DefinitionApprovals:
         return _decode_approval(record.data) if record is not None else None
 
     async def approve(self, definition: Definition, parts: Sequence[str], by: str) -> bool:
-        """``parts``: content hashes of the scripts inside a graph. Whether anything was new."""
+        """Approve a definition and return True if that changed anything. ``parts``: content hashes of the scripts
+        inside a graph.
+        """
         changed = False
         for content in (*parts, definition.hash):
             changed |= await self._approve(content, definition.name, by)
@@ -93,11 +98,11 @@ class DefinitionApprovals:
                 return True
 
     async def withdraw(self, hash: str) -> bool:
-        """Whether there was one."""
+        """Withdraw an approval. Return True if there was one."""
         return await self.records.remove(KIND, hash)
 
     async def listed(self) -> list[ListedDefinition]:
-        """Current and aliased versions whose names a credential lists, with their approvals."""
+        """Return the current and aliased versions whose names a credential lists, with their approvals."""
         limited = await limited_credentials(self.records)
         found: list[ListedDefinition] = []
         after = ""
@@ -118,10 +123,10 @@ class DefinitionApprovals:
         older = await self.archive.versions(current.name) if named else []
         return [current, *(each for each in older if each.version in named)]
 
-    # -- stores from before approvals ---------------------------------------------------------------------------
+    # -- the grace period of older stores ----------------------------------------------------------------------
 
     async def grace(self) -> Grace | None:
-        """None where nothing has needed it so far."""
+        """Return the grace period; None if nothing has needed it so far."""
         record = await self.records.get(GRACE_KIND, GRACE_ID)
         return msgspec.json.decode(record.data, type=Grace) if record is not None else None
 
@@ -129,8 +134,9 @@ class DefinitionApprovals:
         await self.records.put(GRACE_KIND, GRACE_ID, msgspec.json.encode(Grace(0.0, 0.0)))
 
     async def in_grace(self, credential: str, stored: Stored, definition: Definition) -> bool:
-        """Whether a definition without approval may use the credential: both are from before approvals, and the time
-        for approving is not over."""
+        """Return True if a definition without approval may use the credential: both are older than approvals, and the
+        grace period is not over.
+        """
         if stored.needs_approval:
             return False
         grace = await self.grace() or await self._begin_grace()
@@ -158,18 +164,19 @@ class DefinitionApprovals:
 
 
 class ProtectedName(Struct, frozen=True):
-    """``name``: a workflow's name, or a pattern such as ``billing-*``."""
+    """A protected name. ``name``: a workflow's name, or a pattern such as ``billing-*``."""
 
     name: str
     credential: str | None = None
-    """The one that lists it; None where an admin protects it."""
+    """The credential that lists it; None if an admin protects it."""
     protected_by: str | None = None
     protected_at: float | None = None
 
 
 class ProtectedNames:
-    """Names under which only admins deploy: those that credentials list, since a definition under them would use what
-    is not its own, and those that an admin protects."""
+    """Names under which only admins deploy: those that credentials list, because a definition under such a name would
+    use credentials that are not its own, and those that an admin protects.
+    """
 
     def __init__(self, records: Records, clock: Clock) -> None:
         self.records = records
@@ -178,11 +185,11 @@ class ProtectedNames:
         self._fresh_until = float("-inf")
 
     def forget(self) -> None:
-        """After a change in this process."""
+        """Drop the cache after a change in this process."""
         self._fresh_until = float("-inf")
 
     async def protect(self, name: str, by: str) -> ProtectedName:
-        """Again is the same."""
+        """Protect a name. Idempotent."""
         if not 0 < len(name) <= LONGEST_PATTERN or not name.isprintable():
             raise InvalidInput(
                 f"a protected name has 1 to {LONGEST_PATTERN} printable characters, such as 'billing' or 'billing-*'"
@@ -193,7 +200,9 @@ class ProtectedNames:
         return next(each for each in await self.set_by_admins() if each.name == name)
 
     async def unprotect(self, name: str) -> bool:
-        """Whether it was protected by an admin. What a credential lists stays protected."""
+        """Remove an admin's protection. Return True if there was one. A name that a credential lists stays
+        protected.
+        """
         was_there = await self.records.remove(PROTECTED, name)
         self.forget()
         return was_there
@@ -213,7 +222,7 @@ class ProtectedNames:
         return [*await self.set_by_admins(), *listed]
 
     async def protecting(self, name: str) -> ProtectedName | None:
-        """What protects this name, or one above it."""
+        """Return the protection of this name, or of a name above it; None if there is none."""
         names = list(_with_those_above(name))
         for protected in await self._fresh():
             if any(fnmatchcase(each, protected.name) for each in names):
@@ -229,7 +238,7 @@ class ProtectedNames:
 
 
 async def limited_credentials(records: Records) -> list[tuple[str, Stored]]:
-    """Those that list workflows, by name."""
+    """Return the credentials that list workflows, by name."""
     found: list[tuple[str, Stored]] = []
     after = ""
     while page := await records.page(CREDENTIAL, after, PAGE):

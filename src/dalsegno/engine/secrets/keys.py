@@ -1,6 +1,10 @@
-"""Keys that seal and open values: AES-256-GCM, each with an id that tells nothing about it.
+"""Secret keys: sealing and opening values with AES-256-GCM, and the sources of the keys.
 
-The first key of a ring seals, every key opens: that is what makes a rotation possible while workers run.
+- Each key has an id that reveals nothing about it. The first key of a ring seals, every key opens, so keys can be
+  rotated while workers run.
+- Keys come from the environment, a file that it names, or a file beside the store. A key file beside a SQLite store
+  is read if it exists. It is created only if that is permitted (``may_make``) and the first credential is set: a
+  server must not create a key that the workers do not have.
 """
 
 from __future__ import annotations
@@ -8,15 +12,18 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import logging
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from dalsegno.errors import BadConfiguration, SecretUnreadable
+from dalsegno.errors import BadConfiguration, NoSecretKey, SecretUnreadable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -25,15 +32,16 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 SHORTEST_PASSPHRASE = 12
 _SALT = b"dalsegno secret key, version 1"
-"""The same everywhere: processes that share a passphrase must come to the same key without asking each other. So a
-passphrase must be long; a made key needs no such care."""
+"""Fixed salt: processes that share a passphrase must derive the same key without communicating. A passphrase must
+therefore be long; a generated key is random enough.
+"""
 
 
 class Sealed(Struct, frozen=True):
     """A value that only its key can open."""
 
     key: str
-    """The id of that key."""
+    """Id of that key."""
     nonce: bytes
     data: bytes
 
@@ -56,12 +64,12 @@ class SecretKey:
         return self._cached
 
     def derived(self, label: bytes) -> bytes:
-        """A key for another purpose: HKDF-SHA256 with an empty salt, the label as its info, one block."""
+        """Derive a key for another purpose: HKDF-SHA256 with an empty salt, the label as its info, one block."""
         pseudorandom = hmac.digest(bytes(KEY_BYTES), self._material, "sha256")
         return hmac.digest(pseudorandom, label + b"\x01", "sha256")
 
     def seal(self, text: str, bound_to: bytes) -> Sealed:
-        """``bound_to`` is not stored with it; whoever opens it must give the same."""
+        """Seal a text. ``bound_to`` is not stored; opening requires the same value."""
         nonce = os.urandom(NONCE_BYTES)
         return Sealed(self.id, nonce, self._cipher.encrypt(nonce, text.encode(), bound_to))
 
@@ -77,7 +85,7 @@ class SecretKey:
 
 
 class Keyring:
-    """At least one key."""
+    """One or more keys; the first one seals."""
 
     __slots__ = ("_by_id", "first")
 
@@ -94,13 +102,14 @@ class Keyring:
 
 
 def new_key() -> str:
-    """A key as it is written into the environment or a file."""
+    """Return a new key in the form used in the environment and in files."""
     return base64.urlsafe_b64encode(os.urandom(KEY_BYTES)).decode().rstrip("=")
 
 
 def read_keys(text: str, where: str) -> Keyring | None:
-    """Keys separated by commas or lines, without lines that begin with ``#``; None if there is none. ``where`` is for
-    messages."""
+    """Parse keys separated by commas or lines, ignoring lines that begin with ``#``. None if there is none. ``where``
+    is used in messages.
+    """
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
     entries = [entry.strip() for line in lines for entry in line.split(",") if entry.strip()]
     return Keyring([_material(entry, where) for entry in entries]) if entries else None
@@ -121,7 +130,7 @@ def _material(entry: str, where: str) -> bytes:
 
 
 def _decoded(entry: str) -> bytes | None:
-    """The 32 bytes that 43 characters of base64 stand for; anything else is a passphrase."""
+    """Decode 43 characters of base64 to 32 bytes; None for anything else, which is a passphrase."""
     text = entry.rstrip("=")
     if len(text) != 43 or not re.fullmatch(r"[A-Za-z0-9+/_-]+", text):
         return None
@@ -129,3 +138,125 @@ def _decoded(entry: str) -> bytes | None:
         return base64.b64decode(text.translate(str.maketrans("-_", "+/")) + "=", validate=True)
     except binascii.Error:
         return None
+
+
+KEY_VARIABLE = "DALSEGNO_SECRET_KEY"
+FILE_VARIABLE = "DALSEGNO_SECRET_KEY_FILE"
+SUFFIX = ".key"
+
+logger = logging.getLogger("dalsegno.secrets")
+
+
+class KeySource:
+    def __init__(self, url: str, environment: Mapping[str, str] | None = None) -> None:
+        self.may_make = False
+        self.made: Path | None = None
+        """The key file that this process has created."""
+        self._environment = os.environ if environment is None else environment
+        self._beside = _beside(url)
+        self._passing = url.startswith("memory:")
+        self._ring: Keyring | None = None
+        self._text = ""
+
+    @property
+    def is_read(self) -> bool:
+        return self._ring is not None
+
+    @property
+    def is_configured(self) -> bool:
+        """Whether processes share a key for this store. Only the existence of a file is checked. A store in memory
+        never counts: it ends with the process.
+        """
+        if self._passing:
+            return False
+        named = any(self._environment.get(name, "").strip() for name in (FILE_VARIABLE, KEY_VARIABLE))
+        return named or (self._beside is not None and self._beside.exists())
+
+    @property
+    def may_be_configured(self) -> bool:
+        return not self._passing
+
+    def ring(self, *, again: bool = False) -> Keyring:
+        """Return the keys, reading them on first use; ``again`` reads changed files. Raises NoSecretKey."""
+        if self._ring is None or again:
+            self._ring = self._read() or self._own()
+        if self._ring is None:
+            raise NoSecretKey(self._explanation())
+        return self._ring
+
+    def ring_or_make(self, *, is_first: bool) -> Keyring:
+        """Return the keys. For the first credential of a store a key may be created, if permitted."""
+        if is_first and self.may_make and self._beside is not None and self._read() is None:
+            add_key(self._beside)
+            self.made = self._beside
+        return self.ring(again=True)
+
+    def _read(self) -> Keyring | None:
+        named = self._environment.get(FILE_VARIABLE, "").strip()
+        written = self._environment.get(KEY_VARIABLE, "")
+        if named and written.strip():
+            raise BadConfiguration(f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set; keep one of them")
+        if named:
+            found = self._parsed(_content(Path(named), FILE_VARIABLE), named)
+            if found is None:
+                raise BadConfiguration(f"{FILE_VARIABLE}: {named} holds no key; write one per line")
+            return found
+        ring = self._parsed(written, KEY_VARIABLE)
+        if ring is None and self._beside is not None and self._beside.exists():
+            return self._parsed(_content(self._beside, "the key beside the store"), str(self._beside))
+        return ring
+
+    def _parsed(self, text: str, where: str) -> Keyring | None:
+        """Parse keys, reusing the known ones for an unchanged text: deriving a key from a passphrase takes a tenth of
+        a second.
+        """
+        if self._ring is not None and text == self._text:
+            return self._ring
+        found = read_keys(text, where)
+        if found is not None:
+            self._text = text
+        return found
+
+    def _own(self) -> Keyring | None:
+        """Return a key for a store in memory: both end with the process."""
+        return self._ring or read_keys(new_key(), "memory") if self._passing else None
+
+    def _explanation(self) -> str:
+        beside = f", or {self._beside}" if self._beside is not None else ""
+        return (
+            f"there is no key for credentials: set {KEY_VARIABLE} or {FILE_VARIABLE}{beside} for every process that "
+            "uses this store; `dalsegno credentials new-key` makes one"
+        )
+
+
+def add_key(path: Path) -> str:
+    """Insert a new key before those in the file, which only its owner can read. The file is replaced atomically."""
+    key = new_key()
+    before = path.read_text() if path.exists() else ""
+    draft = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(f"{key}\n{before}")
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    return key
+
+
+def _content(path: Path, what: str) -> str:
+    try:
+        text = path.read_text()
+        mode = path.stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise BadConfiguration(f"{what}: {path} cannot be read: {reason}") from None
+    if mode & 0o077:
+        logger.warning("the key file %s can be read by others; `chmod 600 %s` mends it", path, path)
+    return text
+
+
+def _beside(url: str) -> Path | None:
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite" or len(parts.path) < 2:
+        return None
+    return Path(unquote(parts.path[1:]) + SUFFIX)

@@ -1,31 +1,166 @@
-"""Takes the values of credentials out of whatever a run produces, before it is stored or logged.
+"""Redaction: removal of credential values from everything a run produces, before it is stored or logged.
 
-A `Redactor` belongs to one run and knows the credentials that the run has resolved. A run that resolves none has none.
+- A `Redactor` belongs to one run and knows the credentials that the run has resolved. A run that resolves none has no
+  redactor.
+- A value is found as it is, in URLs, in JSON, in HTML, in base64 and in hexadecimal. These shapes become one RE2
+  expression, which finds all of them in a single pass in linear time. Each character may be written in any of its
+  ways, so mixed spellings, as in URLs, are found as well.
+- Base64 of a text that contains the value in another spelling cannot be written as a shape. Possible base64 is
+  therefore decoded and searched: it may contain a URL that a server sent back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import html
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import re2
 
 from dalsegno.core.values import decode_value, encode_value
-from dalsegno.engine.secrets.base64_runs import first_hidden, without_hidden
-from dalsegno.engine.secrets.forms import shapes
+from dalsegno.engine.secrets.credentials import SHORTEST
 from dalsegno.errors import NotJson
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import AwaitSignal, FanOut, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.secrets import Credential
 
+_SIGNS = "[A-Za-z0-9+/_-]"
+_BREAK = r"(?:\r?\n|\\+r?\\*n)"
+"""Line break within base64, also in its JSON spelling."""
+_RUN = re2.compile(rf"{_SIGNS}{{12,}}(?:{_BREAK}{_SIGNS}{{4,}})*={{0,2}}")
+_TWINS = str.maketrans("-_", "+/", "\r\n=")
+_BREAKS = re.compile(r"\\+[rn]")
+_NESTED = 2
+"""Levels of nested base64 that are decoded."""
+
+Base64Scanner = Callable[[str], str | None]
+"""Returns the replacement for a text that contains a secret; None if it contains none."""
+
+
+def without_hidden(text: str, judge: Base64Scanner, depth: int = _NESTED) -> str:
+    """Return the text with every base64 run replaced that contains a secret: no part of such a run can be kept."""
+    replaced: str = _RUN.sub(lambda run: found_in(run.group(), judge, depth) or run.group(), text)
+    return replaced
+
+
+def first_hidden(text: str, judge: Base64Scanner, depth: int = _NESTED) -> str | None:
+    for run in _RUN.finditer(text):
+        found = found_in(run.group(), judge, depth)
+        if found is not None:
+            return found
+    return None
+
+
+def found_in(run: str, judge: Base64Scanner, depth: int = _NESTED) -> str | None:
+    """Decode a run and return its replacement, None if it contains nothing. A run may begin with characters that are
+    not part of the base64: one of four offsets is the right one.
+    """
+    signs = (_BREAKS.sub("", run) if "\\" in run else run).translate(_TWINS)
+    for skipped in range(4):
+        part = signs[skipped:]
+        left = len(part) % 4
+        # A group of one character holds nothing; groups of two and three lack the stripped padding.
+        part = part[:-1] if left == 1 else part + "=" * (-len(part) % 4)
+        decoded = base64.b64decode(part).decode(errors="replace")
+        found = judge(decoded)
+        if found is None and depth > 1:
+            found = first_hidden(decoded, judge, depth - 1)
+        if found is not None:
+            return found
+    return None
+
+
+_LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
+_ESCAPABLE = frozenset("\"'\\/`$")
+_ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
+_BASE64_TWINS = {"+": "-", "/": "_"}
+_ARMOUR = "-----"
+"""Start of the first and last line of a PEM file, which are not secret."""
+_LONG_LINE = 16
+_LONG = 512
+
+
+def shapes(value: str) -> Iterator[str]:
+    """Yield expressions for a value; none if it is too short to be searched for."""
+    if len(value) < SHORTEST:
+        return
+    for text in (value, *_lines(value)):
+        yield text.encode().hex()
+        if len(value) > _LONG:
+            yield from map(re2.escape, (*_spellings(text), *_base64(text.encode())))
+            continue
+        yield _tolerant(text)
+        for encoded in _base64(text.encode()):
+            yield _tolerant(encoded, _BASE64_TWINS)
+
+
+def _spellings(text: str) -> set[str]:
+    """Return the spellings of a text in a single encoding. Used for long values, for which anything more would take
+    long.
+    """
+    in_address = {quote(text, safe=""), quote(text), quote_plus(text)}
+    in_json = {json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]}
+    return {text, html.escape(text), repr(text)[1:-1], *in_address, *in_json}
+
+
+def _lines(value: str) -> list[str]:
+    """Return the lines of a key file, which may be passed on one by one."""
+    lines = value.splitlines()
+    if len(lines) < 2:
+        return []
+    return [line for line in lines if len(line) >= _LONG_LINE and not line.startswith(_ARMOUR)]
+
+
+def _base64(raw: bytes) -> Iterator[str]:
+    """Yield the three base64 texts of a value inside a longer one, where it begins at one of three positions of a
+    group. Characters that depend on its neighbours are omitted.
+    """
+    for before, skipped in ((0, 0), (1, 2), (2, 3)):
+        whole = (before + len(raw)) * 8 // 6
+        yield base64.b64encode(bytes(before) + raw).decode()[skipped:whole]
+
+
+def _tolerant(text: str, twins: dict[str, str] | None = None) -> str:
+    return "".join(_any_of(_ways(sign, twins or {})) for sign in text)
+
+
+def _any_of(ways: list[str]) -> str:
+    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+
+
+def _ways(sign: str, twins: dict[str, str]) -> list[str]:
+    ways = [re2.escape(sign)]
+    if sign in _ESCAPABLE:
+        ways[0] = r"\\*" + ways[0]
+    if sign in _LETTERS:
+        ways.append(r"\\+" + _LETTERS[sign])
+    if sign in _ENTITIES:
+        ways.append(_ENTITIES[sign])
+    if sign in twins:
+        ways.append(re2.escape(twins[sign]))
+    if sign == " ":
+        ways.append(r"\+")
+    octets = sign.encode()
+    ways.append("".join(f"%(?:25)*{octet:02x}" for octet in octets))
+    units = sign.encode("utf-16-be")
+    ways.append("".join(rf"\\+u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)))
+    if not sign.isalnum() or not sign.isascii():
+        ways.append("".join(rf"\\+x{octet:02x}" for octet in octets))
+        ways.append(f"&#0*{ord(sign)};")
+        ways.append(f"&#x0*{ord(sign):x};")
+    return ways
+
+
 LARGE = 256 * 1024
-"""Bytes of JSON from which on an output is looked through in a thread."""
+"""Bytes of JSON from which on an output is searched in a thread."""
 _MEMORY = 256 * 1024 * 1024
 _REMEMBERED = 64
 
@@ -44,7 +179,7 @@ class Redactor:
         return text if search is None else search.redacted(text)
 
     async def returned(self, value: Any, what: str) -> Any:
-        """What a node or task returned, whatever that is."""
+        """Redact the return value of a node or task, including control results."""
         match value:
             case Route():
                 return Route(await self._value(value.output, what), value.edges)
@@ -66,7 +201,7 @@ class Redactor:
                 return await self._value(value, what)
 
     async def _value(self, value: Any, what: str) -> Any:
-        """Raises NotJson, as storing it would, but without what is secret in the message."""
+        """Redact a value. Raises NotJson, as storing it would, with a redacted message."""
         try:
             raw = encode_value(value, what)
         except NotJson as error:
@@ -76,14 +211,14 @@ class Redactor:
         return await asyncio.to_thread(self._clean, raw, value)
 
     def _clean(self, raw: bytes, value: Any) -> Any:
-        """The very value where nothing is found in it, which is almost always."""
+        """Return the value itself if nothing is found in it, which is the usual case."""
         search = _search_for(self._known)
         if search is None or not search.finds_any(raw.decode()):
             return value
         return self.plain(decode_value(raw))
 
     def plain(self, value: Any) -> Any:
-        """Data with texts, keys and numbers looked through."""
+        """Return plain data with strings, keys and numbers redacted."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -97,7 +232,7 @@ class Redactor:
         return value if value is None or isinstance(value, bool) else self._as_stored(value)
 
     def _as_stored(self, value: Any) -> Any:
-        """Bytes, dates, dataclasses, models are looked through as the store would hold them, if it can hold them."""
+        """Redact bytes, dates, dataclasses and models in their stored form, if they have one."""
         try:
             raw = encode_value(value)
         except NotJson:
@@ -118,7 +253,9 @@ class Redactor:
         )
 
     def _details(self, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """What is not JSON is not stored either; its own words may hold anything."""
+        """Redact details. If they are not JSON they are not stored; the error message about that may contain anything
+        and is redacted too.
+        """
         if details is None:
             return None
         try:
@@ -128,7 +265,7 @@ class Redactor:
         return found
 
     def error(self, error: ErrorValue) -> ErrorValue:
-        """What a script catches: all of it, whatever errors may come to carry."""
+        """Redact all fields of the error that a script catches, including fields added later."""
         parts = {name: self.plain(getattr(error, name)) for name in error.__struct_fields__}
         return ErrorValue(**parts)
 
@@ -142,7 +279,7 @@ def _values(credential: Credential) -> list[str]:
 
 
 class _Search:
-    """One expression for all shapes of all values, with a group for each, and what is written in place of each."""
+    """One expression for all shapes of all values, with a group for each, and the replacement of each."""
 
     __slots__ = ("_marks", "_pattern")
 
@@ -165,14 +302,14 @@ class _Search:
         return self._mark_of(text) is not None or first_hidden(text, self._mark_of) is not None
 
     def _mark_of(self, text: str) -> str | None:
-        """What stands for the first value in a text, if there is one."""
+        """Return the replacement of the first value in a text; None if there is none."""
         found = self._pattern.search(text)
         return self._marks[found.lastindex - 1] if found is not None else None
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _search_for(known: frozenset[tuple[str, frozenset[str]]]) -> _Search | None:
-    """Longest shapes first: a value may be part of another one."""
+    """Return the search for these values, longest shapes first: a value may be part of another one."""
     shaped = [
         (shape, f"[secret {name}]") for name, values in known for value in values for shape in shapes(value)
     ]
@@ -181,7 +318,7 @@ def _search_for(known: frozenset[tuple[str, frozenset[str]]]) -> _Search | None:
 
 
 def _collapsed(text: str, marks: tuple[str, ...]) -> str:
-    """A value of several lines leaves one mark, not one for each."""
+    """Merge adjacent replacements: a value of several lines leaves one."""
     for mark in set(marks):
         repeated = rf"({re.escape(mark)})(?:\s*{re.escape(mark)})+"
         text = re.sub(repeated, r"\1", text)

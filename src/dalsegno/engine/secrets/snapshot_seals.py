@@ -1,13 +1,12 @@
 """Seals of Python workflows' snapshots and of their stored code: HMAC-SHA256 under keys derived from the secret key.
+Scripts are not sealed: their snapshots can name only functions of the language.
 
-Scripts are not sealed: their snapshots can name nothing but functions of the language.
-
-* A snapshot carries its seal in front of it: ``$1:<key id>:<mac>`` and a line break. The seal covers the snapshot, the
+* A snapshot is prefixed with its seal: ``$1:<key id>:<mac>`` and a line break. The seal covers the snapshot, the
   execution and the definition. Blobs are covered by their names, which are hashes of their content.
 * Stored code is sealed in a record beside it, by a process that has the same code in its own program. That code is
-  what runs; only an earlier version is run from the store.
-* What was stored without a seal is accepted until a date that is set when sealing begins in a store. An operator may
-  seal it as it stands: a record holds that seal until the execution's next turn.
+  what runs; only earlier versions run from the store.
+* Unsealed data are accepted until a date that is set when sealing begins in a store. An operator may seal them as
+  they are: a record holds that seal until the execution's next turn.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import Struct
 
-from dalsegno.engine.secrets.key_source import KeySource
-from dalsegno.engine.secrets.keys import Keyring
+from dalsegno.engine.secrets.keys import Keyring, KeySource
 from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.lang.python.program import StoredProgram, content_of, stored_program
 from dalsegno.model.definition import Definition
@@ -34,20 +32,21 @@ from dalsegno.ports.records import Records
 logger = logging.getLogger("dalsegno.secrets")
 
 SEALING = "snapshot-sealing"
-"""Kind of the one record that says since when a store is sealed."""
+"""Kind of the single record with the date on which sealing began in the store."""
 THE_STORE = "store"
 MANUAL = "snapshot-seal"
-"""Kind of the records of seals that an operator has set, by execution."""
+"""Kind of the records of seals set by an operator, by execution."""
 PROGRAMS = "program-seal"
 """Kind of the records of seals of stored code, by its hash."""
 LOOK_EVERY = 30.0
-"""Seconds after which it is looked again whether there is a key, and until when unsealed snapshots are accepted."""
+"""Seconds after which the keys and the date for unsealed snapshots are read again."""
 MOST_SEALS = 8
-"""Of one version of a program: other releases of Dal Segno may compile the same source to other fragments."""
+"""Seals per version of a program: other releases of Dal Segno may compile the same source to other fragments."""
 
 UNSEALED_VARIABLE = "DALSEGNO_UNSEALED_SNAPSHOTS"
-"""With the value ``refuse``, a process with a key accepts nothing without a seal, whatever date the store has. With a
-date such as 2027-03-31, it accepts such snapshots until then at the latest."""
+"""With the value ``refuse``, a process with a key accepts nothing unsealed, whatever the date in the store. With a
+date such as 2027-03-31, it accepts unsealed snapshots until then at the latest.
+"""
 NO_KEY = (
     "snapshots in this store must be sealed, and this process has no secret key; set DALSEGNO_SECRET_KEY or "
     "DALSEGNO_SECRET_KEY_FILE for every worker"
@@ -75,8 +74,9 @@ class Seal(Struct, frozen=True):
 
 
 class Sealing(Struct, frozen=True):
-    """Since when a store is sealed, and until when what has no seal is accepted. The dates are sealed, too: who can
-    write to the store cannot extend them."""
+    """The date on which sealing began in a store, and the date until which unsealed data are accepted. Both are
+    sealed, so that write access to the store does not suffice to extend them.
+    """
 
     since: float
     accept_until: float
@@ -87,7 +87,7 @@ class Sealing(Struct, frozen=True):
 
 
 class KeyMissing(SnapshotRefused):
-    """Sealed with a key that this process does not have; ``id`` is empty if it has none and needs one."""
+    """The seal was made with a key that this process lacks; ``id`` is empty if it needs a key and has none."""
 
     def __init__(self, message: str, id: str) -> None:
         super().__init__(message)
@@ -105,14 +105,14 @@ def is_sealed(snapshot: bytes) -> bool:
 
 
 def key_of(snapshot: bytes) -> str:
-    """The id of the key that sealed it; empty if it has no seal."""
+    """Return the id of the key that sealed the snapshot; empty if it is unsealed."""
     return (
         snapshot[len(_PREFIX) : len(_PREFIX) + 12].decode("ascii", "replace") if is_sealed(snapshot) else ""
     )
 
 
 def content(snapshot: bytes) -> bytes:
-    """Without its seal, which is not checked: to be looked at, not to be run."""
+    """Return a snapshot without its seal and without verification: for inspection only, never to run."""
     return snapshot[_HEAD:] if is_sealed(snapshot) else snapshot
 
 
@@ -127,26 +127,27 @@ class SnapshotSeals:
         self._derived: dict[tuple[str, bytes], bytes] = {}
         self._sealing: Sealing | None = None
         self._stored: Sealing | None = None
-        """As the store had it when its seal was last found to fit."""
+        """The stored record when its seal was last verified."""
         self._look_at = float("-inf")
         self._known_programs: set[tuple[str, int]] = set()
 
     @property
     def key_ids(self) -> Sequence[str]:
-        """Of the keys with which this process can check seals, as far as it has read them."""
+        """Ids of the keys that this process has read and can verify seals with."""
         return self._ring.ids() if self._ring is not None else ()
 
-    # -- what a store says --------------------------------------------------------------------------------------
+    # -- the record of the store ----------------------------------------------------------------------------------
 
     async def prepare(self) -> None:
-        """Reads the keys, and since when the store is sealed; at most every `LOOK_EVERY` seconds. Where there is a key
-        and the store is not sealed yet, sealing begins."""
+        """Read the keys and the store's sealing record, at most every `LOOK_EVERY` seconds. If there is a key and the
+        store is not sealed yet, sealing begins.
+        """
         now = self._clock.now()
         if now < self._look_at or not self.keys.may_be_configured:
             return
         await self.read_keys()
         found = await (self.begin() if self._ring is not None else self.sealing())
-        self._sealing = found or self._sealing  # a record that was deleted is not forgotten
+        self._sealing = found or self._sealing  # a deleted record is still remembered
         self._look_at = now + LOOK_EVERY
 
     async def read_keys(self) -> None:
@@ -169,8 +170,9 @@ class SnapshotSeals:
         return msgspec.structs.replace(found, accept_until=until)
 
     async def begin(self) -> Sealing:
-        """Sets the date, unless that was done before. Where the record was deleted, the time does not begin anew: a
-        process that has read the record writes it back, and where there are seals the time is over."""
+        """Set the dates unless that was done before. Deleting the record does not restart the period: a process that
+        has read the record writes it back, and if there are seals the period is over.
+        """
         found = await self.sealing()
         while found is None:
             now = self._clock.now()
@@ -185,11 +187,11 @@ class SnapshotSeals:
         return found
 
     async def has_seals(self) -> bool:
-        """Whether anything was sealed in this store, but for snapshots."""
+        """Return True if the store has records of seals: of code, or set by an operator."""
         return any([await self._records.page(kind, limit=1) for kind in (PROGRAMS, MANUAL)])
 
     async def accept_until(self, moment: float) -> Sealing:
-        """Changes the date until which what has no seal is accepted; the first call begins the sealing."""
+        """Change the date until which unsealed data are accepted; the first call begins the sealing."""
         await self.read_keys()
         if self._ring is None:
             raise KeyMissing("the date is sealed with the secret key, and this process has none", "")
@@ -209,7 +211,7 @@ class SnapshotSeals:
     # -- snapshots ----------------------------------------------------------------------------------------------
 
     def sealed(self, snapshot: bytes, execution: str, definition: str) -> bytes:
-        """With a seal, where there is a key. `prepare` comes before."""
+        """Return the snapshot with a seal if there is a key. Requires `prepare`."""
         if self._ring is None:
             return snapshot
         key = self._ring.first.id
@@ -217,7 +219,9 @@ class SnapshotSeals:
         return _head(Seal(key, mac)) + snapshot
 
     async def opened(self, snapshot: bytes, execution: str, definition: str) -> bytes:
-        """Without its seal. Raises `SnapshotRefused` if it is not trusted, `KeyMissing` if it cannot be checked."""
+        """Return the snapshot without its seal. Raises `SnapshotRefused` if it is not trusted, `KeyMissing` if it
+        cannot be verified.
+        """
         if not is_sealed(snapshot):
             await self._check_unsealed(snapshot, execution, definition)
             return snapshot
@@ -263,12 +267,12 @@ class SnapshotSeals:
         return record is not None and self._fits(_decode_seal(record.data), _SNAPSHOT_LABEL, message)
 
     def must_seal(self) -> bool:
-        """Whether this process must not store a snapshot: others would refuse it for want of a seal."""
+        """Return True if this process must not store a snapshot because others would refuse it as unsealed."""
         sealing = self._sealing
         return self._ring is None and sealing is not None and self._clock.now() >= sealing.accept_until
 
     async def seal_manually(self, snapshot: bytes, execution: str, definition: str) -> None:
-        """Seals a stored snapshot, without the seal it may have, as it stands. `prepare` comes before."""
+        """Seal a stored snapshot as it is; an existing seal is removed first. Requires `prepare`."""
         if self._ring is None:
             raise KeyMissing("there is no secret key to seal snapshots with", "")
         key = self._ring.first.id
@@ -279,7 +283,7 @@ class SnapshotSeals:
         await self._records.remove(MANUAL, execution)
 
     async def sealed_manually(self, after: str = "", limit: int = 500) -> list[str]:
-        """Executions of which an operator has sealed the snapshot."""
+        """Return the executions whose snapshot an operator has sealed."""
         return [record.id for record in await self._records.page(MANUAL, after, limit)]
 
     async def has_manual_seal(self, execution: str) -> bool:
@@ -288,7 +292,7 @@ class SnapshotSeals:
     # -- stored code --------------------------------------------------------------------------------------------
 
     async def seal_program(self, hash: str, program: StoredProgram) -> None:
-        """Of code that this process has in its own program, or that an operator trusts."""
+        """Seal code that this process has in its own program, or that an operator trusts."""
         await self.prepare()
         if self._ring is None:
             return
@@ -306,7 +310,7 @@ class SnapshotSeals:
                 return
 
     async def check_program(self, definition: Definition) -> None:
-        """Code from the store, before it is run. Raises `SnapshotRefused`."""
+        """Verify code from the store before it runs. Raises `SnapshotRefused`."""
         known = (definition.hash, hash(definition.source))
         if self._sealing is None or known in self._known_programs:
             return
@@ -333,10 +337,12 @@ class SnapshotSeals:
                 "it, run `dalsegno snapshots seal`; otherwise cancel the executions of this version"
             )
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- internals ----------------------------------------------------------------------------------------------
 
     async def _need_key(self, id: str, what: str) -> None:
-        """A file may have got another key while this process ran."""
+        """Raise KeyMissing if the key is not available. Keys are read again first: a file may have received another
+        key while this process ran.
+        """
         if self._ring is None or self._ring.find(id) is None:
             await self.read_keys()
         if self._ring is None or self._ring.find(id) is None:
@@ -361,7 +367,7 @@ class SnapshotSeals:
 
 
 def _latest(setting: str) -> float:
-    """The latest moment at which unsealed snapshots are accepted, as the operator has configured it."""
+    """Return the latest time at which unsealed snapshots are accepted, as the operator has configured it."""
     if not setting:
         return float("inf")
     if setting == "refuse":
@@ -380,7 +386,7 @@ def _head(seal: Seal) -> bytes:
 
 
 def _message(snapshot: bytes, execution: str, definition: str) -> bytes:
-    """Neither ids nor hashes hold a NUL."""
+    """Return the sealed message. Ids and hashes contain no NUL."""
     return b"%b\0%b\0%b" % (execution.encode(), definition.encode(), snapshot)
 
 
@@ -389,7 +395,9 @@ def _program_message(hash: str, program: StoredProgram) -> bytes:
 
 
 def check_blob(name: str, data: bytes, execution: str) -> None:
-    """A snapshot of a Python workflow names its blobs by their content, with a seal or without."""
+    """Verify that a blob has the content that its name states. Snapshots of Python workflows name their blobs by
+    content, sealed or not.
+    """
     if sha256(data).hexdigest() != name:
         raise SnapshotRefused(
             f"a blob of execution {execution} was changed in the store: it does not have the content that its snapshot "

@@ -17,8 +17,7 @@ from dalsegno.engine.secrets.credentials import (
     read_stored,
 )
 from dalsegno.engine.secrets.definition_approvals import DefinitionApprovals, ProtectedNames
-from dalsegno.engine.secrets.key_source import KeySource
-from dalsegno.engine.secrets.keys import Keyring, SecretKey
+from dalsegno.engine.secrets.keys import Keyring, KeySource, SecretKey
 from dalsegno.errors import (
     CredentialNotFound,
     CredentialRefused,
@@ -35,24 +34,24 @@ from dalsegno.ports.secrets import Credential
 
 PAGE = 100
 NODE_PREFIX = "node:"
-"""How a library node that a script runs is named as a task."""
+"""Prefix of the task name of a library node that a script runs."""
 
 _encode = msgspec.json.encode
 
 
 @dataclass(slots=True)
 class Rotation:
-    """What a rotation did. It can be interrupted at any moment and run again."""
+    """Report of a rotation, which can be interrupted at any time and run again."""
 
     rotated: list[str] = field(default_factory=list)
     current: int = 0
-    """Those that the first key had sealed already."""
+    """Number of credentials that the first key had already sealed."""
     unreadable: dict[str, str] = field(default_factory=dict)
-    """Name → why. They were left as they are."""
+    """Reasons by name of credentials that could not be opened and were left unchanged."""
 
 
 class Vault:
-    """Implements ports.secrets.Secrets, and what people do with credentials."""
+    """The implementation of ports.secrets.Secrets, and the management of credentials."""
 
     def __init__(self, records: Records, archive: Archive, keys: KeySource, clock: Clock) -> None:
         self.records = records
@@ -61,10 +60,10 @@ class Vault:
         self.approvals = DefinitionApprovals(records, archive, clock)
         self.protected_names = ProtectedNames(records, clock)
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The engine's, for tasks that ask from their own threads."""
+        """The engine's loop, for tasks that request credentials from their threads."""
 
     async def put(self, new: NewCredential) -> tuple[CredentialInfo, bool]:
-        """Creates or changes one; whether it is new. Raises InvalidInput or NoSecretKey."""
+        """Create or change a credential. Return it, and True if it is new. Raises InvalidInput or NoSecretKey."""
         new.check()
         while True:
             before = await self.records.get(KIND, new.name)
@@ -86,11 +85,11 @@ class Vault:
 
     async def _ring_to_write(self) -> Keyring:
         is_first = not await self.records.page(KIND, limit=1)
-        # Off the loop: it may read a file, and make a key of a passphrase.
+        # Off the loop: it may read a file, or derive a key from a passphrase.
         return await asyncio.to_thread(self.keys.ring_or_make, is_first=is_first)
 
     async def require_key(self) -> None:
-        """Raises NoSecretKey where nothing can be sealed; where that is allowed, a first key is made."""
+        """Raise NoSecretKey if nothing can be sealed; if permitted, a first key is created."""
         await self._ring_to_write()
 
     async def info(self, name: str) -> CredentialInfo:
@@ -106,8 +105,10 @@ class Vault:
         self.protected_names.forget()
 
     async def resolve(self, name: str, workflow: str, definition: str | None = None) -> Credential:
-        """``definition``: content hash of what asks, "" for a task that runs on its own. None is for the server's own
-        readers, such as webhooks, which no definition can be named like."""
+        """Return a credential for a workflow. ``definition``: content hash of the requesting definition, "" for a
+        task that runs on its own. None is reserved for readers in the server, such as webhooks, whose names no
+        definition can have.
+        """
         stored = read_stored(await self._record(name))
         if definition is None:
             is_permitted = stored.lists(workflow)
@@ -121,11 +122,13 @@ class Vault:
         return await self._credential(name, stored)
 
     async def _permits(self, name: str, stored: Stored, workflow: str, definition: str) -> bool:
-        """A name alone opens nothing: the content must be approved. Raises DefinitionNotApproved."""
+        """Return True if a definition may use the credential. Its name alone does not suffice: its content must be
+        approved. Raises DefinitionNotApproved.
+        """
         if stored.is_for_any_workflow:
             return True
         if not definition:
-            # A task on its own is code that the operator gave to this worker; a library node is not.
+            # A single task is code that the operator gave to this worker; a library node is not.
             return stored.lists(workflow) and not workflow.startswith(NODE_PREFIX)
         approval = await self.approvals.of(definition)
         if approval is not None and stored.lists(*approval.workflows):
@@ -142,23 +145,23 @@ class Vault:
         )
 
     async def open(self, name: str) -> Credential:
-        """For a server's own needs, such as the signatures of webhooks: an empty list of workflows keeps a credential
-        for them alone."""
+        """Return a credential for the server itself, such as for the signatures of webhooks. A credential with an
+        empty list of workflows is reserved for this use.
+        """
         return await self._credential(name, read_stored(await self._record(name)))
 
     async def _credential(self, name: str, stored: Stored) -> Credential:
         if not self.keys.is_read:
-            await asyncio.to_thread(self.keys.ring)  # a passphrase takes its time
+            await asyncio.to_thread(self.keys.ring)  # a passphrase takes time
         return Credential(name, stored.type, self._opened(name, stored), stored.hosts, stored.sent_as)
 
     async def workflow_of(self, definition: str) -> str | None:
-        """The name of the workflow with this content hash; None for a task that nobody's workflow runs."""
+        """Return the name of the workflow with this content hash; None for a task outside workflows."""
         found = await self.archive.definition_by_hash(definition) if definition else None
         return found.name if found is not None else None
 
     async def rotate(self) -> Rotation:
-        """Seals everything anew with the first key. One credential at a time, each whole; changes made by others
-        meanwhile are kept."""
+        """Seal all values again with the first key, one whole credential at a time; concurrent changes are kept."""
         done, after = Rotation(), ""
         key = self.keys.ring(again=True).first
         while page := await self.records.page(KIND, after, PAGE):
@@ -185,7 +188,7 @@ class Vault:
             if await self.records.put(KIND, record.id, data, record.version) is not None:
                 done.rotated.append(record.id)
                 return
-            record = await self.records.get(KIND, record.id)  # somebody was faster: look again
+            record = await self.records.get(KIND, record.id)  # changed concurrently: read it again
 
     async def _record(self, name: str) -> Record:
         check_name(name)
@@ -201,7 +204,9 @@ class Vault:
         }
 
     def _key(self, name: str, id: str) -> SecretKey:
-        """A file may have got a new key while this process ran."""
+        """Return a key by its id. Keys are read again if it is missing: a file may have received a new key while this
+        process ran.
+        """
         key = self.keys.ring().find(id) or self.keys.ring(again=True).find(id)
         if key is None:
             known = ", ".join(self.keys.ring().ids())
@@ -237,7 +242,7 @@ def _info(record: Record) -> CredentialInfo:
 
 
 def _owner(definition: Definition) -> str:
-    """A script inside a graph counts as the graph."""
+    """Return the workflow of a definition. A script inside a graph counts as the graph."""
     return definition.name.rpartition(PART_SIGN)[0] if is_part(definition) else definition.name
 
 

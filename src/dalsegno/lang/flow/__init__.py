@@ -1,1 +1,1 @@
-"""Programs of the script language: how they are compiled, stored, run, stopped and resumed."""
+"""Programs of the script language: compiling, storing, running, suspending and resuming them."""

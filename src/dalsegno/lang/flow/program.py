@@ -1,6 +1,6 @@
-"""Compiled programs: what `compile` makes of a source, and how one is stored.
+"""Compiled programs, and how they are stored.
 
-A stored program holds its bytecode, so that a resume never compiles, and years later still runs what it ran.
+A stored program holds its bytecode: a resume never compiles, and runs the same code years later.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dalsegno.lang.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
-from dalsegno.lang.errors import FlowSyntaxError
-from dalsegno.lang.flow.compiler import compile_unit
-from dalsegno.lang.limits import MAX_NESTING
-from dalsegno.lang.opcodes import Op
-from dalsegno.lang.script.parsing import Parsed, parse_program
-from dalsegno.lang.snapshots import SnapshotError
-from dalsegno.lang.steps import steps_of
+from dalsegno.lang.errors import FlowSyntaxError, SnapshotError
+from dalsegno.lang.flow.compile.compiler import compile_unit
+from dalsegno.lang.flow.syntax.parser import Parsed, parse_program
+from dalsegno.lang.runtime.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
+from dalsegno.lang.runtime.limits import MAX_NESTING
+from dalsegno.lang.runtime.opcodes import Op
+from dalsegno.lang.runtime.prepared_code import steps_of
 
 FORMAT = 1
-"""Of stored programs. A format that was published stays readable for ever."""
+"""The format of stored programs. A published format stays readable forever."""
 
 
 class _Stored(Struct, array_like=True, frozen=True):
@@ -66,19 +65,22 @@ class FlowProgram:
         self.steps = steps_of(unit)
         self.hash = sha256(unit.source.encode("utf-8", "surrogatepass")).hexdigest()
         self.fingerprint = fingerprint
-        """Of source and bytecode, made when it was compiled: a snapshot fits only the instructions it came from."""
+        """The hash of source and bytecode, computed when the program was compiled.
+
+        A snapshot fits only the instructions it came from.
+        """
         self.live: dict[tuple[int, int], tuple[int, ...]] = {}
-        """Found by `live_slots`; shared by all machines of this program."""
+        """Cache of `live_slots`; shared by all machines of this program."""
         self._line_starts = [0, *(position + 1 for position, sign in enumerate(unit.source) if sign == "\n")]
         self.mentioned = _mentioned(unit)
-        """Names of workflow-wide variables, and which of ``Inputs`` and ``Context`` the program uses."""
+        """Names of workflow-wide variables, and ``Inputs`` and ``Context`` if the program uses them."""
 
     def line(self, offset: int) -> int:
-        """1-based line of an offset."""
+        """Return the 1-based line of an offset."""
         return bisect_right(self._line_starts, offset)
 
     def live_slots(self, function: FunctionCode, position: int) -> tuple[int, ...]:
-        """Slots whose variables are in scope before the instruction at ``position`` runs."""
+        """Return the slots whose variables are in scope before the instruction at ``position`` runs."""
         key = (function.number, position)
         found = self.live.get(key)
         if found is None:
@@ -92,7 +94,7 @@ class FlowProgram:
         return found
 
     def dump(self) -> bytes:
-        """For `load`, in this and every later version."""
+        """Return the stored form, which `load` of this and every later version reads."""
         unit = self.unit
         stored = _Stored(
             FORMAT,
@@ -108,7 +110,7 @@ class FlowProgram:
 
     @classmethod
     def load(cls, data: bytes) -> FlowProgram:
-        """`SnapshotError` if this is no program of ours or of a later format."""
+        """Load a program. Raise `SnapshotError` if the data is not a program or has a later format."""
         try:
             stored = _DECODER.decode(data)
         except (msgspec.MsgspecError, RecursionError, UnicodeError) as problem:
@@ -137,8 +139,10 @@ def _mentioned(unit: CodeUnit) -> frozenset[Constant]:
 
 
 def compile(source: str, name: str | None = None, parsed: Parsed | None = None) -> FlowProgram:  # noqa: A001  # the name that users look for
-    """Compile a script; `FlowSyntaxError` says what is wrong and where. Other mistakes are `validate`'s to find.
-    ``parsed``: what ``parse_program`` made of the same source and name."""
+    """Compile a script; `FlowSyntaxError` says what is wrong and where. `validate` finds other mistakes.
+
+    ``parsed`` is the result of ``parse_program`` for the same source and name.
+    """
     tree, front_matter = parsed if parsed is not None else parse_program(source, name)
     try:
         unit = compile_unit(source, tree)

@@ -1,23 +1,6 @@
 """Durable Python functions: public names only."""
 
-from dalsegno.lang.python.approvals import Decision
-from dalsegno.lang.python.calls import Durable, DurableTask, current_machine
-from dalsegno.lang.python.compiling import compile_workflow
-from dalsegno.lang.python.errors import (
-    CancelledError,
-    NotStorable,
-    OutsideWorkflow,
-    Problem,
-    TaskError,
-    UnsupportedPython,
-)
-from dalsegno.lang.python.exceptions import error_value
-from dalsegno.lang.python.inputs import arguments_for
-from dalsegno.lang.python.machine import PythonMachine
-from dalsegno.lang.python.program import PythonProgram
-from dalsegno.lang.python.snapshot.registry import register_type
-from dalsegno.lang.python.typed import from_plain, to_plain
-from dalsegno.lang.python.verbs import (
+from dalsegno.lang.python.api import (
     approval,
     cancel,
     first,
@@ -32,12 +15,30 @@ from dalsegno.lang.python.verbs import (
     start,
     timeout,
 )
+from dalsegno.lang.python.compile.compiler import compile_workflow
+from dalsegno.lang.python.durable_calls import Durable, DurableRemoteTask, DurableTask, current_machine
+from dalsegno.lang.python.errors import (
+    CancelledError,
+    NotStorable,
+    OutsideWorkflow,
+    Problem,
+    TaskError,
+    UnsupportedPython,
+)
+from dalsegno.lang.python.exceptions import error_value
+from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.runtime.machine import PythonMachine
+from dalsegno.lang.python.snapshot.registry import register_type
+from dalsegno.lang.python.values.decisions import Decision
+from dalsegno.lang.python.values.inputs import arguments_for
+from dalsegno.lang.python.values.typed_values import from_plain, to_plain
 from dalsegno.lang.python.workflows import DurableWorkflow
 
 __all__ = [
     "CancelledError",
     "Decision",
     "Durable",
+    "DurableRemoteTask",
     "DurableTask",
     "DurableWorkflow",
     "NotStorable",

@@ -1,4 +1,4 @@
-"""Compiled Python workflows as plain data: what the compiler writes, a program stores and the machine runs."""
+"""Compiled Python workflows as plain data: written by the compiler, stored by a program, run by the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Instruction: TypeAlias = tuple[int, int, int]
 
 
 class Handler(Struct, frozen=True, array_like=True):
-    """Where an exception goes that was raised by instructions ``start`` to ``stop`` (exclusive).
+    """The handler of exceptions raised by instructions ``start`` to ``stop`` (exclusive).
 
     The stack is cut to ``depth`` and the exceptions being handled to ``handled`` before ``target`` gets the exception.
     """
@@ -33,18 +33,18 @@ class FunctionCode(Struct, frozen=True):
     handlers: tuple[Handler, ...]
     """Innermost first."""
     variables: tuple[str, ...]
-    """One cell each. Own variables, then captured ones, then those of the workflow's surroundings."""
+    """One cell each: own variables, then captured ones, then those of the workflow's surroundings."""
     parameters: tuple[str, ...]
     own: int
-    """How many of the variables belong to this function."""
+    """The number of variables that belong to this function."""
     captured: tuple[int, ...]
     """The enclosing function's cells that follow the own ones."""
     live: tuple[str, ...]
     """Per instruction, as a hexadecimal mask: variables that are read later before they are written."""
     shared: str
-    """Mask of the variables that a nested function may hold as well."""
+    """Mask of the variables that a nested function may also hold."""
     syntax: list[object]
-    """The fragments: one wrapper module as written by `syntax_trees`."""
+    """The fragments: one wrapper module as packed by `compile.source`."""
     rest: str = ""
     """The parameter that takes all further positional arguments (``*rest``), if there is one."""
     named: str = ""

@@ -1,9 +1,9 @@
-"""What can go wrong with a Python workflow: before it runs, while it runs, and when it is to be stored.
+"""Errors of Python workflows: at definition, at run time, and when a workflow is stored.
 
     UsageError
     ├── UnsupportedPython      refused when the module is imported, with every problem of the function
-    ├── OutsideWorkflow        a verb such as ``sleep()`` was called where no workflow runs
-    └── NotStorable            something alive at an ``await`` cannot be part of a snapshot
+    ├── OutsideWorkflow        a verb such as ``sleep()`` was called outside of a workflow
+    └── NotStorable            a value alive at an ``await`` cannot be part of a snapshot
 
 `TaskError` and `CancelledError` are exceptions *of workflows*: they are raised at an ``await`` and may be caught there.
 """
@@ -17,12 +17,12 @@ from types import ModuleType
 from typing import Any
 
 from dalsegno.errors import UsageError
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.runtime.effects import ErrorValue
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing a workflow may not contain: where it stands, what it is, and what to write instead."""
+    """One unsupported construct in a workflow: its position, what it is, and what to write instead."""
 
     message: str
     file: str
@@ -33,7 +33,7 @@ class Problem:
 
     @property
     def excerpt(self) -> str:
-        """The source line with a caret under the column."""
+        """Return the source line with a caret under the column."""
         if not self.text.strip():
             return ""
         shown = self.text.rstrip("\n").replace("\t", " ")
@@ -46,7 +46,10 @@ class Problem:
 
 
 class UnsupportedPython(UsageError):
-    """The function cannot be a workflow as it stands; `problems` holds all reasons, the first one also flat."""
+    """The function cannot be a workflow.
+
+    `problems` holds all reasons; the attributes of the first are also on the error itself.
+    """
 
     code = "DS-185"
 
@@ -60,7 +63,7 @@ class UnsupportedPython(UsageError):
 
 
 class OutsideWorkflow(UsageError):
-    """The verbs of workflows mean something only while a workflow runs."""
+    """A verb of workflows was called while no workflow runs."""
 
     code = "DS-186"
 
@@ -77,18 +80,19 @@ class NotStorable(UsageError):
 
 
 class LimitReached(BaseException):
-    """Internal: on its way through native code to the machine, past every ``except Exception``."""
+    """Internal: carries a limit violation through native code to the machine, past every ``except Exception``."""
 
 
 class TaskError(Exception):
     """A task or child workflow failed with an exception whose class this workflow's module cannot name.
 
-    It is also an instance of the nearest class above that one which the module can name, so ``except ValueError``
-    catches it where that is what it was; and ``except SomeError`` does when ``SomeError`` is among the recorded names.
+    The exception is also an instance of the nearest base class that the module can name, so ``except ValueError``
+    catches it if the original was a ValueError. ``except SomeError`` also catches it if ``SomeError`` is among the
+    recorded names.
     """
 
     def __init__(self, error: ErrorValue) -> None:
-        BaseException.__init__(self, error.message)  # other bases may want other arguments
+        BaseException.__init__(self, error.message)  # other bases may require other arguments
         self.error = error
 
     @property
@@ -97,7 +101,7 @@ class TaskError(Exception):
 
     @property
     def type(self) -> str:
-        """The name of the exception's class where it was raised."""
+        """Return the name of the exception's original class."""
         return self.error.type or self.error.code
 
     @property
@@ -113,22 +117,28 @@ class TaskError(Exception):
 
 
 class CancelledError(BaseException):
-    """Raised at an ``await`` when the execution is cancelled; asyncio's own class stands in where it is loaded."""
+    """Raised at an ``await`` when the execution is cancelled.
+
+    If asyncio is loaded, ``asyncio.CancelledError`` is raised instead.
+    """
 
 
 def cancelled_error() -> type[BaseException]:
-    """``except asyncio.CancelledError`` is what people write, so that is what is raised if they could have."""
+    """Return the class to raise on cancellation.
+
+    It is ``asyncio.CancelledError`` if asyncio is loaded, because workflows commonly catch that class.
+    """
     module = sys.modules.get("asyncio.exceptions")
     found = getattr(module, "CancelledError", CancelledError)
     return found if isinstance(found, type) and issubclass(found, BaseException) else CancelledError
 
 
 NAME_MISSING = "NAME_MISSING"
-"""Code of the end of a turn that cannot go on in this process. It is never stored."""
+"""Error code of a turn that cannot continue in this process because a name is missing. It is never stored."""
 
 
 def missing_name(error: BaseException, missing: frozenset[str]) -> str | None:
-    """Which of the missing names an exception is about."""
+    """Return the missing name that an exception is about."""
     if isinstance(error, NameError):
         return error.name if error.name in missing else None
     if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType):

@@ -1,12 +1,14 @@
-"""Exceptions as values and back: what a task's failure is at an ``await``, and what a workflow's failure is outside.
+"""Conversion of exceptions to values and back: a task's failure at an ``await``, a workflow's failure outside.
 
-An exception is recorded as the qualified names of its classes, its message, and what is plain of its arguments and
-attributes. A class comes back only if the workflow's code can name it or the task declared it; otherwise the failure is
-a `TaskError`, and ``except`` clauses look at the recorded names.
+An exception is recorded as the qualified names of its classes, its message, and the plain parts of its arguments and
+attributes. A class is restored only if the workflow's code can name it or the task declared it. Otherwise the failure
+is a `TaskError`, and ``except`` clauses match by the recorded names.
+Arguments are recorded as JSON and restored with their types, such as bytes, tuples and the members of groups.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
@@ -15,26 +17,82 @@ from typing import Any
 import msgspec
 
 from dalsegno.errors import DalSegnoError, NotJson
-from dalsegno.lang.effects import ErrorValue
-from dalsegno.lang.promises import Group, Promise
+from dalsegno.lang.python.allowed_names import Naming, dotted_name
 from dalsegno.lang.python.errors import TaskError, cancelled_error
-from dalsegno.lang.python.naming import Naming, dotted_name
-from dalsegno.lang.python.recording import brought_back, recorded
 from dalsegno.lang.python.traces import RECORD, record_of, stack_of, text_of
-from dalsegno.lang.python.typed import to_plain
+from dalsegno.lang.python.values.typed_values import to_plain
+from dalsegno.lang.runtime.effects import ErrorValue
+from dalsegno.lang.runtime.promises import Group, Promise
+
+TAG = "__dalsegno__"
+"""The only key of an object that encodes a value without a JSON form: its kind and its content."""
+MAX_NESTING = 50
+
+_COLLECTIONS: tuple[Callable[[list[Any]], Any], ...] = (tuple, set, frozenset)
+_BY_NAME = {kind.__name__: kind for kind in _COLLECTIONS}
+
+Recorder = Callable[[BaseException], Any]
+Reviver = Callable[[Any], BaseException]
+
+
+def recorded(value: Any, exception: Recorder, depth: int = 0) -> Any:
+    """Convert a value to JSON. ``exception`` converts the exceptions found inside. Raise NotJson for other values."""
+    if depth > MAX_NESTING:
+        raise NotJson(f"args are nested deeper than {MAX_NESTING} levels, or contain themselves")
+
+    def items() -> list[Any]:
+        return [recorded(item, exception, depth + 1) for item in value]
+
+    kind = type(value)
+    if kind is list:
+        return items()
+    if kind in _COLLECTIONS:
+        return {TAG: [kind.__name__, items()]}
+    if kind is bytes:
+        return {TAG: ["bytes", base64.b64encode(value).decode()]}
+    if isinstance(value, BaseException):
+        return {TAG: ["exception", exception(value)]}
+    if kind is dict and TAG not in value and all(type(name) is str for name in value):
+        return {name: recorded(item, exception, depth + 1) for name, item in value.items()}
+    return to_plain(value, "args")
+
+
+def brought_back(value: Any, exception: Reviver) -> Any:
+    """Restore the value that `recorded` was given. Values that it did not encode are returned as they are."""
+    if isinstance(value, list | tuple):
+        return [brought_back(item, exception) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value.get(TAG):
+        case ["bytes", str(text)] if len(value) == 1:
+            return _decoded(text)
+        case [str(name), [*items]] if len(value) == 1 and name in _BY_NAME:
+            return _BY_NAME[name](brought_back(items, exception))
+        case ["exception", record] if len(value) == 1:
+            return exception(record)
+    return {name: brought_back(item, exception) for name, item in value.items()}
+
+
+def _decoded(text: str) -> bytes | str:
+    """Decode base64. Text from which a secret was removed is no longer base64."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return text
+
 
 _OF_PROMISE = re.compile(r"'(Promise|Group)'|, Promise found")
-"""How the messages of Python's own TypeErrors name a promise, or what ``gather`` and its siblings give."""
+"""How messages of Python's TypeErrors name a promise or a group."""
 _FORGOTTEN = "; was an await forgotten? Calls of tasks, gather(), first() and race() give promises"
 
 
 def class_names(kind: type) -> tuple[str, ...]:
-    """Along the MRO, most derived first, without ``object``."""
+    """Return the class names along the MRO, most derived first, without ``object``."""
     return tuple(name for each in kind.__mro__[:-1] if (name := dotted_name(each)) is not None)
 
 
 def error_value(error: BaseException, data: Any = None) -> ErrorValue:
-    """An exception as the outside sees it."""
+    """Return an exception as an error value."""
     record = record_of(error)
     if record is not None:
         return ErrorValue(
@@ -63,7 +121,7 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
 
 
 def _forgotten_await(error: BaseException) -> str:
-    """Python knows only that a promise is not what the expression wants; its author forgot to await it."""
+    """Return a hint at a missing ``await``: Python's message says only that a promise has the wrong type."""
     if isinstance(error, AttributeError):
         unfit = isinstance(error.obj, Promise | Group)
     else:
@@ -72,7 +130,7 @@ def _forgotten_await(error: BaseException) -> str:
 
 
 def recorded_arguments(error: BaseException) -> tuple[Any, ...]:
-    """All of them or none: a class rebuilt from half of them would be a lie."""
+    """Return all arguments or none: a class rebuilt from some of them would be wrong."""
     try:
         return tuple(recorded(list(arguments_of(error)), _recorded_member))
     except NotJson:
@@ -84,8 +142,10 @@ def _recorded_member(error: BaseException) -> Any:
 
 
 def plain_attributes(error: BaseException) -> dict[str, Any]:
-    """Those of a user's exception that come back from JSON as what they are. Python's notes and ours begin with
-    underscores."""
+    """Return the attributes of a user's exception that JSON can restore.
+
+    Python's notes and this package's records begin with underscores and are excluded.
+    """
     if isinstance(error, DalSegnoError):
         return {}
     return {
@@ -103,7 +163,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def arguments_of(error: BaseException) -> tuple[Any, ...]:
-    """What to call its class with. The errors of the operating system keep their file names apart from ``args``."""
+    """Return the constructor's arguments. OSErrors keep their file names apart from ``args``."""
     if isinstance(error, OSError) and type(error).__reduce__ is OSError.__reduce__:
         found = error.__reduce__()
         return tuple(found[1])
@@ -111,7 +171,7 @@ def arguments_of(error: BaseException) -> tuple[Any, ...]:
 
 
 def revive(error: ErrorValue, naming: Naming, declared: Iterable[type[BaseException]] = ()) -> BaseException:
-    """The exception to raise at an ``await``."""
+    """Return the exception to raise at an ``await``."""
     kind = _class_of(error, naming, declared)
     if kind is None:
         return task_error(error, naming)
@@ -124,8 +184,11 @@ def revive(error: ErrorValue, naming: Naming, declared: Iterable[type[BaseExcept
 
 
 def _rebuilt(kind: type[BaseException], error: ErrorValue, naming: Naming) -> BaseException:
-    """From its arguments; where they are not known, around its message. Some of Python's own classes word theirs from
-    arguments only: then the message is kept, and the class is known by name."""
+    """Rebuild an exception from its arguments or, if they are unknown, around its message.
+
+    Some of Python's own classes build their message only from arguments: then the message is kept, and the class is
+    known by name.
+    """
     if error.args:
         return build(kind, tuple(brought_back(error.args, lambda record: _revived_member(record, naming))))
     if error.message in ("", kind.__name__):
@@ -141,7 +204,7 @@ def _revived_member(record: Any, naming: Naming) -> BaseException:
 
 
 def task_error(error: ErrorValue, naming: Naming) -> TaskError:
-    """Below the nearest of its recorded classes that can be named here."""
+    """Create a `TaskError` that also derives from the nearest of the recorded classes that can be named here."""
     for name in error.classes[1:]:
         base = naming.find_class(name)
         if base is not None and issubclass(base, Exception):
@@ -160,7 +223,7 @@ def _task_error_class(base: type[Exception]) -> type[TaskError]:
         try:
             made = type(TaskError.__qualname__, (TaskError, base), space)
             made(ErrorValue("", ""))
-        except TypeError:  # some classes cannot be combined, or want arguments of their own
+        except TypeError:  # some classes cannot be combined, or require arguments of their own
             made = TaskError
         _task_error_classes[base] = made
     return _task_error_classes[base]
@@ -189,7 +252,7 @@ def _class_of(
 
 
 def build(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseException:
-    """An exception from its arguments; one whose constructor wants others is made around it."""
+    """Build an exception from its arguments; if the constructor requires others, bypass it."""
     try:
         made = kind(*arguments)
     except Exception:  # noqa: BLE001 - constructors are user code
@@ -197,19 +260,22 @@ def build(kind: type[BaseException], arguments: tuple[Any, ...]) -> BaseExceptio
             return _group(kind, arguments)
         made = kind.__new__(kind)
         made.args = arguments
-    if not isinstance(made, OSError):  # those keep some of their arguments elsewhere
-        made.args = arguments  # a constructor that words its message words it once
+    if not isinstance(made, OSError):  # OSErrors keep some of their arguments elsewhere
+        made.args = arguments  # a constructor may have changed the message already
     return made
 
 
 def _group(kind: type[BaseExceptionGroup[Any]], arguments: tuple[Any, ...]) -> BaseException:
-    """What it held is not recorded; a group cannot be empty, so it holds one that says the same."""
+    """Rebuild an exception group.
+
+    Its members are not recorded; a group cannot be empty, so it gets one with its message.
+    """
     message = str(arguments[0]) if arguments else kind.__name__
     return kind(message, [Exception(message)])
 
 
 def matches(error: BaseException, wanted: Any) -> bool:
-    """What ``except wanted`` says of the exception."""
+    """Return whether ``except wanted`` matches the exception."""
     if isinstance(wanted, tuple):
         return any([matches(error, each) for each in wanted])  # noqa: C419 - each one is checked to be a class
     if not (isinstance(wanted, type) and issubclass(wanted, BaseException)):

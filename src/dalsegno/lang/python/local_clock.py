@@ -1,12 +1,13 @@
-"""Warns of workflows that measure their waits with the clock of the machine they run on.
+"""Warns about workflows that measure waiting time with the local clock of the process.
 
 Timers, ``timeout()`` and ``signal(…, timeout=…)`` run on the store's clock. The clock of the process may differ from
-it, and a test that skips time does not move it. A loop that waits for a timer and asks the local clock whether the time
-is over may then go round without end.
-
-The analysis looks at one function and is simple on purpose. It warns of a comparison one side of which is a moment of
-the local clock that was read after an ``await``: the call itself, a variable that holds it, or a sum or difference of
-them. A time that is only logged, stored, passed on or formatted is nothing to warn of.
+it, and a test that skips time does not move it. A loop that waits for a timer and then checks the local clock may run
+forever.
+The analysis covers a workflow, the functions inside it, and the functions of its module that these call after an
+``await``, directly or through each other. It is deliberately simple. It warns about a comparison with a local clock
+reading that was taken after an ``await``: the call itself, a function that returns it, a variable that holds it, or a
+sum or difference of these. It does not warn about a time that is only logged, stored, passed on or formatted, or about
+the time that a called function measures for itself.
 """
 
 from __future__ import annotations
@@ -15,43 +16,51 @@ import ast
 import datetime as dt
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from types import FunctionType, ModuleType
+from typing import Any, TypeAlias
 
 from dalsegno.errors import DalSegnoWarning
-from dalsegno.lang.python.scopes import names_of_function
-from dalsegno.lang.python.source import Source
-from dalsegno.lang.python.surroundings import Surroundings
+from dalsegno.lang.python.compile.scopes import names_of_function
+from dalsegno.lang.python.compile.source import Source, parse_function, source_of
+from dalsegno.lang.python.environment import Surroundings
+from dalsegno.lang.python.errors import UnsupportedPython
+from dalsegno.lang.python.module_names import home_of
 
 _READS = frozenset(("now", "utcnow", "today"))
-"""Of ``datetime`` and classes below it."""
+"""Methods of ``datetime`` and its subclasses that read the clock."""
 _COUNTERS = frozenset(("time", "time_ns", "monotonic", "monotonic_ns"))
-"""Of the module ``time``, which is only recognised here and never asked."""
+"""Functions of the module ``time`` that read a clock; they are only recognised here, never called."""
 _SAME_MOMENT = frozenset(("astimezone", "replace", "timestamp", "total_seconds"))
-"""Methods that give the same moment, or the same span, in another form."""
+"""Methods that return the same moment, or the same span, in another form."""
 _MODULES = frozenset(("datetime", "time"))
 _OTHER_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 MESSAGE = (
-    "workflow '{name}' compares '{clock}' after an await. Timers run on the store's clock, which may differ from the "
-    "local one: use now() of dalsegno, timeout() or race()"
+    "workflow '{name}' compares '{clock}' after an await{place}. Timers run on the store's clock, which may differ from"
+    " the local one: use now() of dalsegno, timeout() or race()"
 )
 
 
+_Function: TypeAlias = ast.AsyncFunctionDef | ast.FunctionDef
+
+
 def warn_of_local_clock(workflow: ast.AsyncFunctionDef, source: Source, surroundings: Surroundings) -> None:
-    """A `DalSegnoWarning` at each comparison, once per process and line."""
+    """Issue a `DalSegnoWarning` for each comparison, once per process and line."""
     registry = surroundings.globals.setdefault("__warningregistry__", {})
+
+    def warn(reads: _ClockReads, place: str) -> None:
+        for line, clock in reads.compared():
+            text = MESSAGE.format(name=workflow.name, clock=clock, place=place)
+            warnings.warn_explicit(text, DalSegnoWarning, source.file, line, surroundings.module, registry)
+
+    called = _CalledFunctions(surroundings.module)
     for function in [workflow, *_nested(workflow)]:
-        for line, clock in _ClockReads(function, surroundings.known).compared():
-            warnings.warn_explicit(
-                MESSAGE.format(name=workflow.name, clock=clock),
-                DalSegnoWarning,
-                source.file,
-                line,
-                surroundings.module,
-                registry,
-            )
+        reads = _ClockReads(function, surroundings.known, called)
+        warn(reads, "")
+        called.reach(reads.calls())
+    for helper in called.reached():
+        warn(helper, f", in {helper.name}()")
 
 
 def _nested(workflow: ast.AsyncFunctionDef) -> list[ast.AsyncFunctionDef]:
@@ -60,14 +69,61 @@ def _nested(workflow: ast.AsyncFunctionDef) -> list[ast.AsyncFunctionDef]:
     ]
 
 
-class _ClockReads:
-    """The reads of the local clock in one function, and what becomes of them."""
+class _CalledFunctions:
+    """Functions of the workflow's module, analysed when they are called."""
 
-    def __init__(self, function: ast.AsyncFunctionDef, known: Callable[[str], Any]) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
+        self._known: dict[FunctionType, _ClockReads | None] = {}
+        self._reached: dict[FunctionType, _ClockReads] = {}
+
+    def find(self, value: Any) -> _ClockReads | None:
+        """Return the analysis; None if the value is not a function of the module, or has no source."""
+        if not isinstance(value, FunctionType) or home_of(value.__module__) != self._module:
+            return None
+        if value not in self._known:
+            self._known[value] = None  # a recursive function is not read again
+            self._known[value] = self._read(value)
+        return self._known[value]
+
+    def _read(self, function: FunctionType) -> _ClockReads | None:
+        try:
+            definition = parse_function(source_of(function, function.__name__), function.__name__)
+        except UnsupportedPython:
+            return None
+        return _ClockReads(definition, Surroundings.of(function).known, self, is_called=True)
+
+    def reach(self, called: Iterable[Any]) -> None:
+        """Analyse functions that run after an await, and the functions they call."""
+        for function in called:
+            reads = self.find(function)
+            if reads is not None and function not in self._reached:
+                self._reached[function] = reads
+                self.reach(reads.calls())
+
+    def reached(self) -> Iterable[_ClockReads]:
+        return self._reached.values()
+
+
+class _ClockReads:
+    """The reads of the local clock in one function, and where their values go."""
+
+    def __init__(
+        self,
+        function: _Function,
+        known: Callable[[str], Any],
+        called: _CalledFunctions,
+        *,
+        is_called: bool = False,
+    ) -> None:
+        """``is_called``: the whole function runs after an await of the workflow, and in one turn."""
+        self.name = function.name
         self._known = known
+        self._called = called
+        self._is_called = is_called
         self._nodes = list(_own_nodes(function))
         self._own: dict[str, Any] = dict.fromkeys(names_of_function(function).own)
-        """Names that the function binds itself: imports that are known, else None."""
+        """Names that the function binds itself: known imports, else None."""
         self._own.update(_imports(self._nodes))
         self._first_await = min((_place(node) for node in self._nodes if _suspends(node)), default=None)
         self._repeated = {
@@ -77,12 +133,10 @@ class _ClockReads:
             for node in ast.walk(loop)
         }
         self._held: dict[str, str] = {}
-        """Variables that hold a moment read after an await, with the call it came from."""
+        """Variables that hold a moment read after an await, with the call that read it."""
 
     def compared(self) -> Iterator[tuple[int, str]]:
-        """Lines of comparisons, each with the call that reads the clock."""
-        if self._first_await is None:
-            return
+        """Yield the lines of comparisons, each with the call that reads the clock."""
         self._follow_assignments()
         for node in self._nodes:
             if isinstance(node, ast.Compare):
@@ -90,8 +144,23 @@ class _ClockReads:
                 if clock := next(filter(None, clocks), None):
                     yield node.lineno, clock
 
+    def calls(self) -> Iterator[Any]:
+        """Yield the known functions that it calls after an await."""
+        for node in self._nodes:
+            if isinstance(node, ast.Call) and self._is_after_await(node):
+                yield self._value(node.func)
+
+    def returned(self) -> bool:
+        """Return whether it returns a moment of the local clock."""
+        self._follow_assignments()
+        returns = (node.value for node in self._nodes if isinstance(node, ast.Return))
+        return any(value is not None and self._clock_in(value) for value in returns)
+
     def _follow_assignments(self) -> None:
-        """A variable may be made of another one that is assigned further down, where a loop goes round."""
+        """Follow assignments until nothing changes.
+
+        In a loop, a variable may depend on one that is assigned further down.
+        """
         before = -1
         while len(self._held) != before:
             before = len(self._held)
@@ -101,14 +170,15 @@ class _ClockReads:
                         self._held.setdefault(name, clock)
 
     def _clock_in(self, node: ast.expr) -> str:
-        """The call that read the clock, if the value is such a moment or a span up to it."""
+        """Return the call that read the clock, if the value is such a moment or a span up to it."""
         match node:
             case ast.Name(id=name):
                 return self._held.get(name, "")
             case ast.NamedExpr(value=value):
                 return self._clock_in(value)
             case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
-                return self._clock_in(left) or self._clock_in(right)
+                clocks = self._clock_in(left), self._clock_in(right)
+                return "" if self._is_called and all(clocks) else clocks[0] or clocks[1]
             case ast.Call(func=ast.Attribute(value=value, attr=method)) if method in _SAME_MOMENT:
                 return self._clock_in(value)
             case ast.Call(func=function) if self._is_after_await(node) and self._reads_clock(function):
@@ -116,19 +186,20 @@ class _ClockReads:
         return ""
 
     def _is_after_await(self, node: ast.expr) -> bool:
-        return id(node) in self._repeated or (
-            self._first_await is not None and _place(node) > self._first_await
-        )
+        is_later = self._first_await is not None and _place(node) > self._first_await
+        return self._is_called or is_later or id(node) in self._repeated
 
     def _reads_clock(self, function: ast.expr) -> bool:
         value = self._value(function)
+        if (called := self._called.find(value)) is not None:
+            return called.returned()
         holder, name = getattr(value, "__self__", None), getattr(value, "__name__", "")
         if isinstance(holder, type):
             return issubclass(holder, dt.datetime) and name in _READS
         return isinstance(holder, ModuleType) and holder.__name__ == "time" and name in _COUNTERS
 
     def _value(self, node: ast.expr) -> Any:
-        """What a dotted name means. Only modules and classes are asked for attributes: that runs no code."""
+        """Return the value of a dotted name. Attributes are read only from modules and classes: that runs no code."""
         match node:
             case ast.Name(id=name):
                 return self._own[name] if name in self._own else self._known(name)
@@ -138,8 +209,8 @@ class _ClockReads:
         return None
 
 
-def _own_nodes(function: ast.AsyncFunctionDef) -> Iterator[ast.AST]:
-    """Everything in its body except for the functions inside, in the order of the text."""
+def _own_nodes(function: _Function) -> Iterator[ast.AST]:
+    """Yield all nodes of its body in source order, except those of inner functions."""
     waiting: list[ast.AST] = list(reversed(function.body))
     while waiting:
         node = waiting.pop()
@@ -149,7 +220,7 @@ def _own_nodes(function: ast.AsyncFunctionDef) -> Iterator[ast.AST]:
 
 
 def _imports(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
-    """Names that the function imports from the modules with clocks."""
+    """Yield the names that the function imports from modules with clocks."""
     for node in nodes:
         match node:
             case ast.Import(names=names):

@@ -1,6 +1,6 @@
 """The instructions of Python programs. Numbers are part of stored programs: never reuse or change one.
 
-Only control flow is ours. Whatever happens between two branches is a *fragment*: user code that Python itself compiled.
+The machine runs only control flow. Code between two branches is a *fragment*: user code compiled by Python.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ class Op(IntEnum):
     """``a`` and ``b`` are the operands; the stack is written with its top at the right."""
 
     RUN = 1
-    """Call fragment ``a`` with the ``b`` topmost values, push what it returns."""
+    """Call fragment ``a`` with the ``b`` topmost values, push its result."""
     EXECUTE = 2
-    """The same, and drop what it returns."""
+    """Call fragment ``a`` with the ``b`` topmost values, drop its result."""
     LOAD = 3
     """Push variable ``a``."""
     STORE = 4
@@ -31,7 +31,7 @@ class Op(IntEnum):
     TUCK = 10
     """``x y -> y x y``."""
     CUT = 11
-    """``… x -> x``: keep the top, drop what lies between it and depth ``a``."""
+    """``… x -> x``: keep the top, drop everything between it and depth ``a``."""
     UNWRAP = 12
     """Replace a one-element tuple by its element."""
     JUMP = 13
@@ -60,19 +60,19 @@ class Op(IntEnum):
     """Replace a promise by its value, or suspend and come back to this instruction."""
     RETURN = 28
     CATCH = 29
-    """Pop an exception: it is being handled from now on."""
+    """Pop an exception and begin to handle it."""
     CAUGHT = 30
     """Push the exception being handled."""
     MATCHES = 31
     """Pop a class (or tuple of them); go to ``a`` unless the exception being handled is one."""
     DONE = 32
-    """The innermost exception is no longer being handled."""
+    """End the handling of the innermost exception."""
     AGAIN = 33
-    """Raise the exception being handled once more."""
+    """Raise the exception being handled again."""
     RAISE = 34
     """Pop an exception and raise it unchanged."""
     RESUME_AT = 35
-    """Push ``a``: where to go on after a ``finally`` block; -1 goes on raising."""
+    """Push ``a``: where to continue after a ``finally`` block; -1 continues raising."""
     FINALLY = 36
     """``payload where``: a ``finally`` block begins."""
     END_FINALLY = 37

@@ -1,4 +1,4 @@
-"""A compiled Python workflow: made from a function, stored as bytes, loaded again beside the running code."""
+"""A compiled Python workflow: created from a function, stored as bytes, loaded beside the running code."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from dalsegno.lang.python.calls import Durable
+from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.python.allowed_names import Naming
 from dalsegno.lang.python.code import FunctionCode
-from dalsegno.lang.python.global_names import global_names
-from dalsegno.lang.python.naming import Naming
-from dalsegno.lang.python.natives import Natives, natives_of
-from dalsegno.lang.python.source import Source
-from dalsegno.lang.python.surroundings import Surroundings
-from dalsegno.lang.python.syntax_trees import pack, unpack
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.python.compile.fragments import Natives, natives_of
+from dalsegno.lang.python.compile.scopes import global_names
+from dalsegno.lang.python.compile.source import Source, pack, unpack
+from dalsegno.lang.python.durable_calls import Durable
+from dalsegno.lang.python.environment import Surroundings
 
 _MAGIC = b"dalsegno-python\n"
 FORMAT = 1
 _MOST_BYTES = 64 * 1024 * 1024
 
-Resolve = Callable[[str, str], Any]
-"""From a module's and a function's name to the workflow of the running code, or None."""
+Resolve = Callable[[str, str, str], Any]
+"""From the names of a module, a function and a workflow to the workflow of the running code, or None."""
 
 
 class StoredProgram(msgspec.Struct, frozen=True):
-    """What a program consists of, wherever it runs."""
+    """The stored content of a program, independent of the process that runs it."""
 
     format: int
     name: str
@@ -44,13 +43,13 @@ class StoredProgram(msgspec.Struct, frozen=True):
     functions: tuple[FunctionCode, ...]
     description: str = ""
     front_matter: dict[str, Any] = {}
-    """What a script says in its front matter: the time limit of an execution."""
+    """A script's front matter, such as the time limit of an execution."""
     futures: tuple[str, ...] = ()
     """Features of the module's ``from __future__`` imports, which its fragments share."""
 
 
 class PythonProgram:
-    """Code of one version of a workflow, with the surroundings it runs in."""
+    """The code of one version of a workflow, with the surroundings it runs in."""
 
     kind: ClassVar[Literal["python"]] = "python"
 
@@ -59,7 +58,7 @@ class PythonProgram:
         self.surroundings = surroundings
         self.functions = stored.functions
         self.waits_for: frozenset[str] = frozenset()
-        """Names that its code reads, that the running program does not have, and without which it waits."""
+        """Names that its code needs and the running program lacks; it waits until they exist."""
         self._durables: dict[tuple[str, str], Durable[Any, Any] | None] = {}
 
     @property
@@ -91,12 +90,15 @@ class PythonProgram:
 
     @cached_property
     def natives(self) -> tuple[Natives, ...]:
-        """Compiled by Python on first use, for each function its fragments."""
+        """The fragments of each function, compiled by Python on first use."""
         return tuple(natives_of(code, self.stored.file, self.stored.futures) for code in self.functions)
 
     @cached_property
     def fragments(self) -> tuple[tuple[tuple[CodeType, tuple[int, ...]], ...], ...]:
-        """For each function, for each fragment: its code, and which of the frame's cells are its free variables."""
+        """For each function, for each fragment: its code and its free variables.
+
+        The free variables are indices of the frame's cells.
+        """
         return tuple(
             tuple(
                 (fragment, tuple(code.variables.index(name) for name in fragment.co_freevars))
@@ -107,31 +109,31 @@ class PythonProgram:
 
     @cached_property
     def masks(self) -> tuple[tuple[tuple[int, ...], int], ...]:
-        """For each function: what is alive before each instruction, and what nested functions may share."""
+        """For each function: the live variables before each instruction, and those that nested functions may share."""
         return tuple(
             (tuple(int(mask, 16) for mask in code.live), int(code.shared, 16)) for code in self.functions
         )
 
     @cached_property
     def outside(self) -> frozenset[str]:
-        """Names that its functions take from the surroundings."""
+        """The names that its functions take from the surroundings."""
         return frozenset(
             name for code in self.functions for name in code.variables[code.own + len(code.captured) :]
         )
 
     @cached_property
     def _read(self) -> frozenset[str]:
-        """What its fragments read from the module, such as ``name`` and ``module.name``."""
+        """The names that its fragments read from the module, such as ``name`` and ``module.name``."""
         return frozenset().union(*map(global_names, self._codes()))
 
     def lacking(self) -> frozenset[str]:
-        """Names of which its code reads the value, and that mean nothing around the running code."""
+        """Return the names that its code reads and that have no value in the running code."""
         around = self.surroundings
         cells = frozenset(name for name in self.outside if not around.has_cell(name))
         return cells.union(name for name in map(around.lacks_global, self._read) if name is not None)
 
     def durable(self, kind: str, name: str | None) -> Durable[Any, Any] | None:
-        """The task or workflow behind a promise, as far as this program's code can name it."""
+        """Return the task or workflow behind a promise, if this program's code can name it."""
         if kind not in ("task", "workflow") or name is None:
             return None
         if (kind, name) not in self._durables:
@@ -139,7 +141,7 @@ class PythonProgram:
         return self._durables[kind, name]
 
     def meet(self, durable: Durable[Any, Any]) -> None:
-        """Remembers what the program has called, however it came by it."""
+        """Remember a callable that the program has called, whatever its origin."""
         self._durables[durable.kind, durable.name] = durable
 
     def dump(self) -> bytes:
@@ -149,16 +151,16 @@ class PythonProgram:
     def load(
         cls, data: bytes, resolve: Resolve | None = None, own: PythonProgram | None = None
     ) -> PythonProgram:
-        """The program as it was stored, on the globals of the running code.
+        """Load a stored program on the globals of the running code.
 
-        ``resolve`` may give the running workflow (or its function) for a module and a qualified name; otherwise the
-        module must be imported already. ``own``: the same version as the running code has it, which is then preferred
-        to what the store says.
+        ``resolve`` may return the running workflow (or its function) for a module, a qualified name and the workflow's
+        name; otherwise the module must be imported already. ``own`` is the same version in the running code, which
+        takes precedence over the stored one.
         """
         stored = _decode(data)
         if own is not None:
             stored = own.stored
-        found = resolve(stored.module, stored.qualname) if resolve is not None else None
+        found = resolve(stored.module, stored.qualname, stored.name) if resolve is not None else None
         function = getattr(found, "function", found)
         if isinstance(function, FunctionType):
             return cls(stored, Surroundings.of(function))
@@ -169,17 +171,17 @@ class PythonProgram:
 
 
 def stored_text(data: bytes) -> str:
-    """The source of a stored workflow, to be shown: the module it lives in is not needed."""
+    """Return the source of a stored workflow for display; its module is not needed."""
     return _decode(data).text
 
 
 def stored_program(data: bytes) -> StoredProgram:
-    """A stored workflow to be looked at, not run: its module, its file and lines, its text."""
+    """Return a stored workflow for inspection: its module, its file and lines, its text."""
     return _decode(data)
 
 
 def content_of(stored: StoredProgram) -> bytes:
-    """All of a stored program that decides what runs, wherever in its file it stood when it was compiled."""
+    """Return the part of a stored program that decides its behaviour, independent of its position in the file."""
     functions = [
         [
             *(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from dalsegno.lang.promises import Promise
+from dalsegno.lang.runtime.promises import Promise
 
 
 class Timeout:
@@ -17,7 +17,7 @@ class Timeout:
 
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
-        """None: no limit."""
+        """None means no limit."""
         self.promise: Promise | None = None
         """The timer, while the block is entered."""
         self.fired = False

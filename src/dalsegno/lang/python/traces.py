@@ -1,7 +1,7 @@
-"""Where an exception came from, as the user sees it: files and lines of the user's code, nothing of ours.
+"""Tracebacks of exceptions as the user sees them: files and lines of user code, without frames of this package.
 
-A traceback dies with its process. What is known of an exception's way is therefore kept on the exception itself, as
-plain data under a key of its ``__dict__``, and goes into the snapshot with it.
+A traceback is lost with its process. The path of an exception is therefore kept on the exception itself, as plain data
+under a key of its ``__dict__``, and is part of the snapshot.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-from dalsegno.lang.effects import ErrorValue
+from dalsegno.lang.python.compile.source import Source
 from dalsegno.lang.python.errors import TaskError
-from dalsegno.lang.python.source import Source
+from dalsegno.lang.runtime.effects import ErrorValue
 
 Entry: TypeAlias = tuple[str, str, int]
 """Function, file, line."""
 
 TRACE = "__dalsegno_trace__"
 RECORD = "__dalsegno_record__"
-"""Under this key an exception that came from a record keeps it, so that nothing is lost when it goes on."""
+"""The key under which an exception restored from a record keeps that record, so that re-raising it loses nothing."""
 _RAISED_IN_TASK = "The above exception was raised in a task, which was awaited here:"
 _OURS = str(Path(__file__).parent)
 _MOST_ENTRIES = 100
@@ -28,7 +28,7 @@ _MOST_TEXT = 16_384
 
 
 def strip(error: BaseException) -> None:
-    """Takes our own frames off the front of the traceback."""
+    """Remove this package's frames from the front of the traceback."""
     traceback = error.__traceback__
     while traceback is not None and _is_ours(traceback):
         traceback = traceback.tb_next
@@ -40,7 +40,10 @@ def _is_ours(traceback: TracebackType) -> bool:
 
 
 def remember(error: BaseException, place: Entry) -> None:
-    """Notes where the exception was raised, unless that is known already. ``place`` is where its function stands."""
+    """Record where the exception was raised, unless that is recorded already.
+
+    ``place`` is used if the traceback holds no user code.
+    """
     if TRACE in error.__dict__:
         return
     entries: list[Entry] = []
@@ -54,14 +57,14 @@ def remember(error: BaseException, place: Entry) -> None:
 
 
 def passed(error: BaseException, place: Entry) -> None:
-    """Notes that the exception went on into the caller."""
+    """Record that the exception propagated into the caller."""
     entries = error.__dict__.get(TRACE, [])
     if len(entries) < _MOST_ENTRIES and (not entries or entries[-1] != place):
         error.__dict__[TRACE] = [*entries, place]
 
 
 def trace_of(error: BaseException) -> list[Entry]:
-    """Innermost first."""
+    """Return the trace, innermost first."""
     found: list[Entry] = error.__dict__.get(TRACE, [])
     return found
 
@@ -71,7 +74,7 @@ def stack_of(error: BaseException) -> tuple[str, ...]:
 
 
 def formatted(error: BaseException, source: Source) -> str:
-    """As Python prints it, causes first."""
+    """Format the exception as Python prints it, causes first."""
     parts: list[str] = []
     seen: set[int] = set()
     current: BaseException | None = error
@@ -90,7 +93,7 @@ def formatted(error: BaseException, source: Source) -> str:
 
 
 def record_of(error: BaseException) -> ErrorValue | None:
-    """How the exception of a task or child was recorded; None where the workflow itself raised it."""
+    """Return the record of a task's or child's exception; None if the workflow itself raised it."""
     if isinstance(error, TaskError):
         return error.error
     found = error.__dict__.get(RECORD)
@@ -120,7 +123,7 @@ def _single(error: BaseException, source: Source) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """``str(error)``, which is user code and may fail itself."""
+    """Return ``str(error)``, which is user code and may fail itself."""
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001 - user code

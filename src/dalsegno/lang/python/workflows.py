@@ -1,4 +1,4 @@
-"""A workflow as a callable: compiled when it is defined, called by other workflows as their child."""
+"""A workflow as a callable: compiled when it is defined, called as a child by other workflows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, ClassVar, ParamSpec, TypeVar, cast
 
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import BadDuration, parse_duration
-from dalsegno.lang.python.calls import CallKind, Durable, current_machine
-from dalsegno.lang.python.compiling import compile_workflow
+from dalsegno.lang.python.compile.compiler import compile_workflow
+from dalsegno.lang.python.durable_calls import CallKind, Durable, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 
 P = ParamSpec("P")
@@ -18,12 +18,15 @@ RunOutside = Callable[["DurableWorkflow[..., Any]", tuple[Any, ...], Mapping[str
 
 
 class DurableWorkflow(Durable[P, R]):
-    """In a workflow a call gives the promise of a child's result. Outside its application starts an execution, if it
-    runs in this process. ``function`` is the plain coroutine function, which nothing makes durable."""
+    """A durable workflow function.
+
+    In a workflow, a call returns a promise of the child's result. Elsewhere, its application starts an execution, if it
+    runs in this process. ``function`` is the plain coroutine function, which runs without durability.
+    """
 
     kind: ClassVar[CallKind] = "workflow"
     run_outside: RunOutside | None = None
-    """How its application runs a call outside of workflows."""
+    """Runs a call made outside of workflows; set by its application."""
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class DurableWorkflow(Durable[P, R]):
         options: Mapping[str, Any] | None = None,
         front_matter: Mapping[str, Any] | None = None,
     ) -> None:
-        """Raises `UnsupportedPython` when the function cannot be a workflow, `InvalidInput` for a wrong duration."""
+        """Raise `UnsupportedPython` if the function cannot be a workflow, `InvalidInput` for an invalid duration."""
         self.program = compile_workflow(function, name, front_matter)
         for option in ("timeout", "cancel_grace"):
             _check_duration(self.program.name, option, self.program.front_matter.get(option))
@@ -50,7 +53,7 @@ class DurableWorkflow(Durable[P, R]):
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:
-    """Here, and not only when somebody starts it."""
+    """Check a duration at definition, before any execution starts."""
     if given is None:
         return
     try:

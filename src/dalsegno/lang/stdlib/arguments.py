@@ -1,4 +1,4 @@
-"""Checked access to a library function's arguments; each error names the function and what it wanted."""
+"""Checked access to a library function's arguments; each error names the function and the expected argument."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dalsegno.lang.errors import ScriptThrow, wrong_argument
-from dalsegno.lang.promises import Promise
-from dalsegno.lang.values import Builtin, FunctionValue, Host, Value, is_number, kind_of
+from dalsegno.lang.runtime.promises import Promise
+from dalsegno.lang.values.kinds import Builtin, FunctionValue, Host, Value, is_number, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Arguments:
         return number
 
     def integer(self, position: int, default: int | None = None) -> int:
-        """An integer; fractions are cut off, infinities become very large."""
+        """Return an integer; fractions are cut off, infinities become very large."""
         if self.get(position) is None and default is not None:
             return default
         number = self.number(position)
@@ -80,7 +80,7 @@ class Arguments:
 
 
 def slice_bounds(arguments: Arguments, length: int) -> tuple[int, int]:
-    """Start and end of ``slice(start, end)``: negative numbers count from the end."""
+    """Return start and end of ``slice(start, end)``: negative numbers count from the end."""
     start = arguments.integer(0, 0)
     end = arguments.integer(1, length)
     start = max(0, length + start) if start < 0 else min(start, length)

@@ -1,7 +1,7 @@
-"""Methods of lists that call nothing back.
+"""Methods of lists without callbacks.
 
-`MUTATORS` change the list they are given and return what JavaScript returns; whoever calls them makes sure that the
-list is nobody else's. The others never touch it.
+`MUTATORS` change the list they are given and return the same as JavaScript; the caller must hold the only reference to
+the list. The others never change it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TypeAlias
 
-from dalsegno.lang.effects import ErrorValue
-from dalsegno.lang.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, MAX_NESTING
+from dalsegno.lang.runtime.effects import ErrorValue
+from dalsegno.lang.runtime.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, MAX_NESTING
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
-from dalsegno.lang.text import charge_sorting, to_json, to_text
-from dalsegno.lang.values import Builtin, Host, Value, check_ordered, equal, is_number, kind_of
+from dalsegno.lang.values.kinds import Builtin, Host, Value, check_ordered, equal, is_number, kind_of
+from dalsegno.lang.values.to_text import charge_sorting, to_json, to_text
 
 List: TypeAlias = list[Value]
 ANY_NUMBER = 2**31
@@ -63,7 +63,7 @@ def _flat(host: Host, items: List, given: List) -> Value:
 
 
 def _unique(host: Host, items: List, _given: List) -> Value:
-    """The first of each group of equal items."""
+    """Keep the first of each group of equal items."""
     host.meter.fields(len(items), "unique()")
     seen: dict[str, set[Value]] = {}
     kept = []
@@ -84,7 +84,7 @@ def _at(_host: Host, items: List, given: List) -> Value:
 
 
 def natural_order(host: Host, items: List) -> List:
-    """Sorted: numbers among numbers, strings among strings; null comes last."""
+    """Return the items sorted: numbers among numbers, strings among strings; null comes last."""
     host.meter.items(len(items), "sort()")
     host.meter.work(len(items) * max(1, len(items).bit_length()))
     present = [item for item in items if item is not None]
@@ -94,7 +94,7 @@ def natural_order(host: Host, items: List) -> List:
     if all(isinstance(item, str) for item in present):
         charge_sorting(host.meter, present)
         return sorted(present) + nulls
-    for one, other in pairwise(present):  # at least one pair of neighbours has no order
+    for one, other in pairwise(present):  # at least one pair of neighbours cannot be ordered
         check_ordered(host, one, other, "sort")
     return present + nulls
 
@@ -114,7 +114,7 @@ METHODS: dict[str, Method] = {
 
 
 def _grow(host: Host, count: int, what: str) -> None:
-    """Charge so many more slots of a list."""
+    """Charge this many further slots of a list."""
     host.meter.keep(count * BYTES_PER_ITEM, what)
     host.meter.work(count)
 

@@ -1,6 +1,6 @@
-"""Methods of lists that call a function back: frames of the machine, one class per method.
+"""Methods of lists that call a function: frames of the machine, one class per method.
 
-Each holds plain data only (its slots), so that a snapshot can be taken between any two calls.
+Each frame holds plain data only (its slots), so that a snapshot can be taken between any two calls.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from dalsegno.lang.errors import ScriptThrow, type_error, wrong_argument
-from dalsegno.lang.frames import CallbackFrame
-from dalsegno.lang.limits import BYTES_PER_ITEM, COPIED
+from dalsegno.lang.runtime.frames import CallbackFrame
+from dalsegno.lang.runtime.limits import BYTES_PER_ITEM, COPIED
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.values import Host, Value, is_number, kind_of, truthy
+from dalsegno.lang.values.kinds import Host, Value, is_number, kind_of, truthy
 
 
 class _EachItem:
@@ -40,7 +40,7 @@ class _EachItem:
         self.take(host, item, answer)
 
     def take(self, host: Host, item: Value, answer: Value) -> None:
-        """What to make of the answer for ``item``."""
+        """Process the answer for ``item``."""
 
     def keep(self, host: Host, value: Value) -> None:
         host.meter.keep(BYTES_PER_ITEM, self.name)
@@ -138,7 +138,7 @@ class EveryFrame(_EachItem):
 
 
 class ReduceFrame(_EachItem):
-    """Calls back with ``(accumulator, item, index)``; without an initial value the first item is it."""
+    """Calls back with ``(accumulator, item, index)``; without an initial value, the first item is the accumulator."""
 
     __slots__ = ()
     name = "reduce"
@@ -164,7 +164,7 @@ class ReduceFrame(_EachItem):
 class SortFrame:
     """A stable bottom-up merge sort that asks the callback ``(a, b)`` which comes first.
 
-    Where a variable's list is sorted, ``place`` and ``keys`` say where the machine is to put the result.
+    If a variable's list is sorted, ``place`` and ``keys`` tell the machine where to store the result.
     """
 
     __slots__ = ("callback", "end", "items", "keys", "left", "merged", "middle", "place", "right", "width")
@@ -185,7 +185,7 @@ class SortFrame:
         self.next_run()
 
     def next_run(self) -> None:
-        """Go to the next pair of runs; after the last pair, to the next pass with runs twice as long."""
+        """Advance to the next pair of runs; after the last pair, to the next pass with runs twice as long."""
         if self.end >= len(self.items) and self.merged:
             self.items, self.merged = self.merged, []
             self.width *= 2
@@ -226,7 +226,7 @@ CALLBACK_METHODS: dict[str, type[Any]] = {frame.name: frame for frame in _FRAMES
 
 
 def start_callback(host: Host, items: list[Value], name: str, given: list[Value]) -> CallbackFrame:
-    """The frame that runs ``items.name(callback, …)``."""
+    """Return the frame that runs ``items.name(callback, …)``."""
     most = 2 if name == "reduce" else 1
     if not 1 <= len(given) <= most:
         wanted = "1 or 2 arguments" if most == 2 else "1 argument"

@@ -1,4 +1,4 @@
-"""Conversions between kinds, the operators as functions, and what else has no namespace of its own."""
+"""Conversions between kinds, the operators as functions, and other functions without a namespace."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import re
 import uuid
 
 from dalsegno.lang.errors import wrong_argument
-from dalsegno.lang.numerals import parse_number, tidy
-from dalsegno.lang.operators import STRICT, Operator
+from dalsegno.lang.runtime.operators import STRICT, Operator
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.text import to_json, to_text
-from dalsegno.lang.values import Builtin, Host, Value, is_number, truthy
+from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, truthy
+from dalsegno.lang.values.numbers import parse_number, tidy
+from dalsegno.lang.values.to_text import to_json, to_text
 
 _LEADING_INTEGER = re.compile(r"[+-]?\d{1,300}", re.ASCII)
 _LEADING_NUMBER = re.compile(r"[+-]?(?:\d{1,300}\.?\d{0,300}|\.\d{1,300})(?:[eE][+-]?\d{1,5})?", re.ASCII)
 _BLANKS = " \t\n\r\f\v"
 _CALL = 4
-"""Units of work of what takes a while, however little it is given."""
+"""Units of work of an expensive call, however small its arguments."""
 _ALGORITHMS = ("sha256", "sha512", "sha1", "md5")
 
 
 def _number(host: Host, given: list[Value]) -> Value:
-    """As in JavaScript; what spells no number is NaN, which cannot leave the program unnoticed."""
+    """Convert as in JavaScript. Text that spells no number is NaN, which cannot leave the program unnoticed."""
     value = given[0]
     if is_number(value):
         return value
@@ -60,7 +60,7 @@ def _uuid(host: Host, _given: list[Value]) -> Value:
 
 
 def _hash(host: Host, given: list[Value]) -> Value:
-    """Hexadecimal digest of a string's UTF-8, or of any other value's JSON with sorted keys."""
+    """Return the hexadecimal digest of a string's UTF-8, or of any other value's JSON with sorted keys."""
     algorithm = Arguments("hash", given).text(1, "sha256")
     if algorithm not in _ALGORITHMS:
         raise wrong_argument(f"hash() knows {', '.join(_ALGORITHMS)}, not '{algorithm[:100]}'")

@@ -1,4 +1,4 @@
-"""``Date.*``: times are milliseconds since 1970 (UTC); "now" is given from outside, no clock is read."""
+"""``Date.*``: times are milliseconds since 1970 (UTC). The current time is passed in; no clock is read."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from zoneinfo import ZoneInfo
 
 from dalsegno.lang.errors import wrong_argument
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.values import Builtin, Host, Value, is_number, kind_of
+from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, kind_of
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIRECTIVES = frozenset("YmdHMSfjyIpaAbBzZ%uVGFT")
 MAX_FORMAT = 200
 MAX_TEXT = 200
-"""Characters of a date, and of a time zone's name, with blanks around it."""
+"""Maximum number of characters of a date, or of a time zone's name, surrounding blanks included."""
 _FORMATTING, _PARSING = 20, 4
 """Units of work."""
 _UNKNOWN_ZONE = 2_000
-"""Units of work of looking for a time zone that does not exist."""
+"""Units of work of searching for a time zone that does not exist."""
 
 
 def _now(host: Host, _given: list[Value]) -> Value:
@@ -26,7 +26,7 @@ def _now(host: Host, _given: list[Value]) -> Value:
 
 
 def moment(value: Value, name: str) -> datetime:
-    """A time given as milliseconds or ISO 8601 text; a time without zone is UTC."""
+    """Return a time given as milliseconds or ISO 8601 text; a time without zone is UTC."""
     try:
         if is_number(value):
             return _EPOCH + timedelta(milliseconds=value)
@@ -41,7 +41,7 @@ def moment(value: Value, name: str) -> datetime:
     raise wrong_argument(f"{name}() needs ISO 8601 text or milliseconds, not {kind_of(value)}")
 
 
-@lru_cache(maxsize=1024)  # more than there are
+@lru_cache(maxsize=1024)  # more than the number of time zones
 def _known_zone(key: str) -> ZoneInfo:
     return ZoneInfo(key)
 
@@ -50,7 +50,7 @@ def _zone(host: Host, key: str) -> ZoneInfo:
     try:
         if len(key) <= MAX_TEXT:
             return _known_zone(key)
-    except (KeyError, ValueError, OSError):  # an unknown key, a malformed one, a directory of the database
+    except (KeyError, ValueError, OSError):  # an unknown key, a malformed key, or a directory of the database
         host.meter.work(_UNKNOWN_ZONE)
     shown = key if len(key) <= MAX_TEXT else f"{key[:MAX_TEXT]}…"
     raise wrong_argument(f"unknown time zone '{shown}'; use an IANA name such as Europe/Paris")
@@ -66,12 +66,12 @@ def _check_format(pattern: str) -> None:
 
 
 def iso_text(time: datetime) -> str:
-    """ISO 8601 with milliseconds, ``Z`` for UTC."""
+    """Return ISO 8601 text with milliseconds, ``Z`` for UTC."""
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _format(host: Host, given: list[Value]) -> Value:
-    """``Date.format(time, format, zone)``: strftime directives; null for the time means now."""
+    """Handle ``Date.format(time, format, zone)``: strftime directives; null for the time means now."""
     host.meter.work(_FORMATTING)
     arguments = Arguments("Date.format", given)
     value = arguments.get(0)
@@ -97,6 +97,7 @@ def _parse(host: Host, given: list[Value]) -> Value:
 
 
 FUNCTIONS = [
+    Builtin("now", _now, 0, 0),
     Builtin("Date.now", _now, 0, 0),
     Builtin("Date.format", _format, 0, 3),
     Builtin("Date.parse", _parse, 1, 1),

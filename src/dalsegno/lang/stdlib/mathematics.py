@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from dalsegno.lang.numerals import tidy
-from dalsegno.lang.operators import power
+from dalsegno.lang.runtime.operators import power
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.values import Builtin, Host, Value
+from dalsegno.lang.values.kinds import Builtin, Host, Value
+from dalsegno.lang.values.numbers import tidy
 
 
 def round_half_up(number: int | float) -> int | float:
-    """To the nearest integer, halves toward +∞."""
+    """Round to the nearest integer, halves toward +∞."""
     if isinstance(number, int) or not math.isfinite(number):
         return number
     whole = math.floor(number)
@@ -24,7 +24,7 @@ def _whole(rounding: Callable[[float], int]) -> Callable[[int | float], int | fl
 
 
 def _real(function: Callable[[float], float]) -> Callable[[int | float], int | float]:
-    """A function of the reals: NaN where it is undefined, Infinity where it overflows."""
+    """Wrap a function of the reals: NaN where it is undefined, Infinity where it overflows."""
 
     def apply(number: int | float) -> int | float:
         try:
@@ -46,7 +46,7 @@ def _one(name: str, function: Callable[[int | float], Value]) -> Builtin:
 
 
 def _numbers(name: str, host: Host, given: list[Value]) -> list[int | float]:
-    """Several arguments, or one list of them."""
+    """Return the numbers: several arguments, or one list of them."""
     values = given[0] if len(given) == 1 and isinstance(given[0], list) else given
     host.meter.work(len(values))
     arguments = Arguments(name, values)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dalsegno.lang.errors import wrong_argument
-from dalsegno.lang.limits import BYTES_PER_OBJECT
+from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.text import from_json, to_json
-from dalsegno.lang.values import Builtin, Host, Value, charged_key, is_number
+from dalsegno.lang.values.kinds import Builtin, Host, Value, charged_key, is_number
+from dalsegno.lang.values.to_text import from_json, to_json
 
 
 def _fields(name: str, host: Host, given: list[Value]) -> dict[str, Value]:
@@ -41,7 +41,7 @@ def _from_entries(host: Host, given: list[Value]) -> Value:
 
 
 def _assign(host: Host, given: list[Value]) -> Value:
-    """A new object: arguments are values and stay what they are."""
+    """Merge objects into a new one: arguments are values and stay unchanged."""
     arguments = Arguments("Object.assign", given)
     made: dict[str, Value] = {}
     for position, fields in enumerate(given):
@@ -65,7 +65,7 @@ def _parse(host: Host, given: list[Value]) -> Value:
 
 
 def _stringify(host: Host, given: list[Value]) -> Value:
-    """``JSON.stringify(value, null, indent)``; the second argument is JavaScript's and must be null."""
+    """Handle ``JSON.stringify(value, null, indent)``; the second argument is JavaScript's and must be null."""
     arguments = Arguments("JSON.stringify", given)
     if arguments.get(1) is not None:
         raise arguments.wrong(1, "null (a replacer is not supported)")

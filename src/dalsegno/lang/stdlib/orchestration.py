@@ -1,5 +1,6 @@
-"""What scripts have beside the library of expressions: functions that ask for tasks, children, timers and signals,
-and those that join promises. Nothing here waits: ``await`` does.
+"""The orchestration functions of scripts, which create promises.
+
+They request tasks, children, timers and signals, or join promises. None of them waits: ``await`` does.
 """
 
 from __future__ import annotations
@@ -9,36 +10,31 @@ from collections.abc import Callable
 from typing import TypeAlias, cast
 
 from dalsegno.lang.durations import BadDuration, parse_duration
-from dalsegno.lang.effects import APPROVAL, GroupKind
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
-from dalsegno.lang.leaving import plain
-from dalsegno.lang.limits import BYTES_PER_OBJECT
-from dalsegno.lang.options import read_option
-from dalsegno.lang.promises import AnyPromise, Group, Promise, Settled, leaves
-from dalsegno.lang.requests import Requests
+from dalsegno.lang.runtime.effects import APPROVAL, GroupKind
+from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT
+from dalsegno.lang.runtime.pending_effects import Requests
+from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled, leaves
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.stdlib.dates import moment
-from dalsegno.lang.stdlib.orchestration_names import (
-    AFTER_WITH,
-    OPTIONS,
-    ORCHESTRATION,
-    unknown_option,
-)
-from dalsegno.lang.text import to_text
-from dalsegno.lang.values import Builtin, Configured, Host, Value, is_number, kind_of
+from dalsegno.lang.stdlib.options import read_option
+from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, OPTIONS, ORCHESTRATION, unknown_option
+from dalsegno.lang.values.kinds import Builtin, Configured, Host, Value, is_number, kind_of
+from dalsegno.lang.values.to_json import plain
+from dalsegno.lang.values.to_text import to_text
 from dalsegno.model.tags import read_tag_changes
 
 MAX_GROUP = 100_000
-"""Promises that one group may join, those of its groups included."""
+"""Maximum number of promises that one group may join, those of nested groups included."""
 
 MAX_GROUP_DEPTH = 50
-"""Groups inside each other."""
+"""Maximum nesting of groups."""
 
 _REQUEST = 4
-"""Units of work, and small values, that a request takes."""
+"""The cost of a request, in units of work and in small values."""
 
 APPROVAL_FIELDS = ("message", "form", "approvers", "timeout", "signal")
-"""What ``approval()`` takes: the parameters of an approval node."""
+"""The options of ``approval()``: the parameters of an approval node."""
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -47,7 +43,7 @@ Options: TypeAlias = dict[str, Value]
 
 
 def requests_of(host: Host) -> Requests:
-    """Where the running script asks; expressions of graphs cannot name these functions."""
+    """Return the requests of the running script; expressions of graphs cannot name these functions."""
     host.meter.work(_REQUEST)
     host.meter.keep(_REQUEST * BYTES_PER_OBJECT, "a request")
     return cast(Requests, host.requests)
@@ -93,7 +89,7 @@ CONFIGURABLE: dict[str, Callable[[Host, Given, Options], Value]] = {
     "Workflow.run": _workflow,
     "Workflow.start": _start,
 }
-"""Functions that take options by ``with``."""
+"""Functions that take options from ``with``."""
 
 
 def _configure(namespace: str, known: Options) -> Callable[[Host, Given], Value]:
@@ -121,7 +117,7 @@ def _refuse_bad(namespace: str, options: Options) -> None:
 
 
 def configured_function(receiver: Configured, name: str) -> Builtin:
-    """``run`` and its like of ``Task.with({…})``."""
+    """Return ``run`` or another function of ``Task.with({…})`` and its siblings."""
     full = f"{receiver.namespace}.{name}"
     if name == "with":
         return Builtin(full, _configure(receiver.namespace, receiver.options), 1, 1)
@@ -181,7 +177,7 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
 
 
 def _approval(host: Host, given: Given) -> Value:
-    """``approval({message, form, …})``, or ``approval(message, {form, …})``."""
+    """Handle ``approval({message, form, …})``, or ``approval(message, {form, …})``."""
     arguments = Arguments("approval", given)
     asked: Options = {"message": given[0]} if isinstance(given[0], str) else arguments.object(0)
     options = arguments.object(1) if arguments.get(1) is not None else {}
@@ -199,8 +195,10 @@ def _approval(host: Host, given: Given) -> Value:
 
 
 def _join_options(arguments: Arguments, kind: GroupKind) -> tuple[bool, int | None]:
-    """The second argument of the functions that join: ``{cancel: true}``, and ``{limit: 2}`` of those that wait for
-    all."""
+    """Read the second argument of the joining functions.
+
+    It is ``{cancel: true}`` and, for those that wait for all promises, ``{limit: 2}``.
+    """
     options = arguments.get(1)
     if options is None:
         return False, None
@@ -266,9 +264,9 @@ def _set_tags(host: Host, given: Given) -> Value:
 
 
 def _log(host: Host, given: Given) -> Value:
-    """``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
+    """Handle ``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
     if host.requests is None:
-        return None  # expressions of graphs have nowhere to log to
+        return None  # expressions of graphs have no log
     level = "info"
     if len(given) > 1 and given[0] in LEVELS:
         level, given = given[0], given[1:]

@@ -1,6 +1,6 @@
-"""What scripts have beside the library of expressions: the functions that make promises, and the values of a run.
+"""Names and argument counts of the orchestration functions of scripts, and the names of a run's values.
 
-Names and argument counts only: the compiler, the machine and validation agree through this table.
+The compiler, the machine and validation share this table.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 ArgumentCounts = tuple[int, int | None]
-"""Least and most; None for any number."""
+"""Minimum and maximum; None for any number."""
 
 ORCHESTRATION: dict[str, ArgumentCounts] = {
     "Task.run": (2, 2),
@@ -43,7 +43,7 @@ AFTER_WITH: dict[str, tuple[str, ...]] = {
     "Node": ("run",),
     "Workflow": ("run", "start"),
 }
-"""What ``Task.with({…})`` and its like may be followed by."""
+"""The functions that may follow ``Task.with({…})`` and its siblings."""
 
 _OF_TASKS = ("queue", "priority", "retries", "retry", "timeout", "key", "delay", "concurrency")
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -51,17 +51,17 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "Node": _OF_TASKS,
     "Workflow": ("version", "tags", "priority"),
 }
-"""What ``with`` takes."""
+"""The options that ``with`` takes."""
 
 PROMISE_MAKERS_TO_AWAIT = frozenset(
     {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal", "approval"}
 )
-"""Functions whose promise does nothing by itself: a task runs on without anybody who waits, a timer is for nothing."""
+"""Functions whose promise has no effect unless it is awaited: a task runs anyway, a timer does nothing."""
 
 ORCHESTRATION_NAMESPACES = frozenset(name.partition(".")[0] for name in ORCHESTRATION if "." in name)
 
 RUN_VALUES = frozenset({"Inputs", "Context"})
-"""Values that every run is given."""
+"""Values that every run receives."""
 
 PROMISE_GROUPS = frozenset(
     name

@@ -1,16 +1,16 @@
-"""Finds a library function by its name, and a method by its value's kind."""
+"""Lookup of library functions by name, and of methods by the value's kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from dalsegno.lang.errors import ScriptThrow
-from dalsegno.lang.frames import CallbackFrame
-from dalsegno.lang.promises import Group, Promise
+from dalsegno.lang.runtime.frames import CallbackFrame
+from dalsegno.lang.runtime.promises import Group, Promise
 from dalsegno.lang.stdlib import arrays, conversions, dates, mathematics, objects, strings
 from dalsegno.lang.stdlib.arguments import Method
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS, start_callback
-from dalsegno.lang.values import Builtin, Host, Value, is_number, kind_of
+from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, kind_of
 
 FUNCTIONS: dict[str, Builtin] = {
     builtin.name: builtin
@@ -23,14 +23,14 @@ _LOWER_CASE = {name.lower(): name for name in (*NAMESPACES, "Number", "String", 
 
 
 def library_name(name: str) -> str:
-    """The library's own spelling: ``math`` is ``Math``."""
+    """Return the library's own spelling: ``math`` is ``Math``."""
     return name if name in FUNCTIONS or name in NAMESPACES else _LOWER_CASE.get(name, name)
 
 
 def call_method(
     host: Host, receiver: Value, name: str, given: list[Value], deliver: Callable[[Value], None]
 ) -> CallbackFrame | None:
-    """Call a method of a string, number or list: hands the result over, or returns the frame that will make it."""
+    """Call a method of a string, number or list: deliver the result, or return the frame that computes it."""
     if isinstance(receiver, list):
         if name in CALLBACK_METHODS and (given or name not in arrays.MUTATORS):
             return start_callback(host, receiver, name, given)
@@ -59,7 +59,7 @@ def _list_method(host: Host, items: list[Value], name: str, given: list[Value]) 
 
 
 def change_list(host: Host, items: list[Value], name: str, given: list[Value]) -> Value:
-    """Call a mutator on a list that belongs to the caller alone."""
+    """Call a mutator on a list that only the caller refers to."""
     return _checked(arrays.MUTATORS[name], host, items, name, given)
 
 

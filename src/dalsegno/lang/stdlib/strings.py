@@ -7,13 +7,12 @@ from collections.abc import Callable
 from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
 
 from dalsegno.lang.errors import wrong_argument
-from dalsegno.lang.limits import BYTES_PER_OBJECT, SEARCHED
-from dalsegno.lang.numerals import number_text
-from dalsegno.lang.patterns import first_match, pattern_found
-from dalsegno.lang.replacing import replace_matches
+from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT, SEARCHED
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
-from dalsegno.lang.text import to_text
-from dalsegno.lang.values import Host, Value
+from dalsegno.lang.values.kinds import Host, Value
+from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.regex import first_match, pattern_found, replace_matches
+from dalsegno.lang.values.to_text import to_text
 
 
 def _split(host: Host, text: str, given: list[Value]) -> Value:
@@ -24,7 +23,7 @@ def _split(host: Host, text: str, given: list[Value]) -> Value:
     host.meter.search(len(text))
     count = text.count(separator) + 1 if separator else len(text)
     host.meter.items(count, "split()")
-    if separator or not text.isascii():  # else they are characters, of which Python has one each
+    if separator or not text.isascii():  # otherwise the parts are characters, which Python caches
         host.meter.keep(count * BYTES_PER_OBJECT, "split()")
     host.meter.allocate(len(text), "split()")
     parts = text.split(separator) if separator else list(text)
@@ -48,13 +47,13 @@ def _replace(name: str, times: int) -> Method:
 
 
 def _replace_matches(host: Host, text: str, given: list[Value]) -> Value:
-    """Every match of an RE2 pattern replaced; ``\\1`` in the replacement is the first group."""
+    """Replace every match of an RE2 pattern; ``\\1`` in the replacement is the first group."""
     arguments = Arguments("replaceMatches", given)
     return replace_matches(host, text, arguments.text(0), arguments.text(1))
 
 
 def _match(host: Host, text: str, given: list[Value]) -> Value:
-    """The first match and its groups as a list, or null."""
+    """Return the first match and its groups as a list, or null."""
     return first_match(Arguments("match", given).text(0), text, host)
 
 
@@ -81,14 +80,14 @@ def _repeat(host: Host, text: str, given: list[Value]) -> Value:
 
 
 def _part(host: Host, text: str, start: int, end: int, name: str) -> str:
-    """A copy of so much of the text."""
+    """Return a copy of a part of the text."""
     start, end = min(start, len(text)), min(end, len(text))
     host.meter.allocate(max(0, end - start), f"{name}()")
     return host.meter.made(text[start:end], f"{name}()")
 
 
 def _substring(host: Host, text: str, given: list[Value]) -> Value:
-    """JavaScript's: negative positions are zero, and the two may come in any order."""
+    """Return a substring like JavaScript: negative positions are zero, and the two may come in either order."""
     arguments = Arguments("substring", given)
     first = max(0, arguments.integer(0, 0))
     second = max(0, arguments.integer(1, len(text)))
@@ -122,7 +121,7 @@ def _code_point_at(_host: Host, text: str, given: list[Value]) -> Value:
 
 
 def _changed(name: str, change: str) -> Method:
-    """A method of Python's own strings without arguments; changing case can make a text three times as long."""
+    """Wrap a method of Python's strings without arguments; changing case can triple the length of a text."""
 
     def call(host: Host, text: str, _given: list[Value]) -> Value:
         host.meter.convert(text)
@@ -150,8 +149,11 @@ def _searched(name: str, search: Callable[[str, str], Value]) -> Method:
 
 
 def _last_position(text: str, wanted: str) -> int:
-    """Python's own search from the end may compare the whole of ``wanted`` at every position; that from the start does
-    not."""
+    """Return the last position of ``wanted``, searching from the start.
+
+    Python's search from the end may compare the whole of ``wanted`` at every position; the search from the start does
+    not.
+    """
     if len(wanted) <= _SHORT or len(text) <= _SHORT:
         return text.rfind(wanted)
     position = text[::-1].find(wanted[::-1])
@@ -167,7 +169,7 @@ def _last_index_of(host: Host, text: str, given: list[Value]) -> Value:
 
 
 def _to_fixed(host: Host, number: Value, given: list[Value]) -> Value:
-    """Decimal notation with so many digits, halves toward +∞."""
+    """Return decimal notation with this many digits, halves toward +∞."""
     host.meter.work(_DECIMAL)
     digits = Arguments("toFixed", given).integer(0, 0)
     if not 0 <= digits <= 100:
@@ -175,7 +177,7 @@ def _to_fixed(host: Host, number: Value, given: list[Value]) -> Value:
     if math.isnan(number) or abs(number) >= 1e21:
         return number_text(number)
     rounding = ROUND_HALF_UP if number >= 0 else ROUND_HALF_DOWN
-    # The float's exact value has up to 1,100 digits; quantize needs room for those it keeps.
+    # The float's exact value has up to 1,100 digits; quantize needs room for the digits that it keeps.
     exact = Decimal(number)
     return format(exact.quantize(Decimal(1).scaleb(-digits), rounding, _WIDE), "f")
 
@@ -183,9 +185,9 @@ def _to_fixed(host: Host, number: Value, given: list[Value]) -> Value:
 ANY_NUMBER = 2**31
 _WIDE = Context(prec=150)
 _DECIMAL = 8
-"""Units of work of arithmetic with so many digits."""
+"""Digits of decimal arithmetic per unit of work."""
 _SHORT = 8
-"""So many characters may be compared at every position of a text."""
+"""A text up to this length may be compared at every position of another text."""
 
 METHODS: dict[str, Method] = {
     "split": Method(_split, 0, 2),

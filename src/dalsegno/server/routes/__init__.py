@@ -1,5 +1,3 @@
-"""One module per resource. Each has a ``router``; ``application`` puts them together."""
+"""HTTP routes, one module per resource. Each module defines routers, which ``application`` combines."""
 
-from dalsegno.server.routes import names
-
-__all__ = ["names"]
+from dalsegno.server.http import routing  # noqa: F401 - registers the path convertors before any route is made

@@ -1,4 +1,4 @@
-"""``/v1/approvals``: what waits for people, their decisions, and links with which they decide."""
+"""``/v1/approvals``: open approvals, decisions, and links for deciding without a key."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Path, Query, Request, status
 from fastapi.responses import HTMLResponse, Response
 
-from dalsegno.engine.approvals import Approval
-from dalsegno.engine.nesting import is_within
+from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.upkeep.outbox import is_within
 from dalsegno.errors import Conflict, InvalidInput
-from dalsegno.server.access import Caller, needs
-from dalsegno.server.approval_page import ending_page, question_page, thanks_page
-from dalsegno.server.approvals import Found, Links, approval_cursor, approval_place
-from dalsegno.server.forms import data_of
-from dalsegno.server.office import TheOffice
-from dalsegno.server.pages import Cursor, Limit, Page, not_given_out
-from dalsegno.server.problems import MEDIA_TYPE, REFERENCE
-from dalsegno.server.reference import FOLDER
-from dalsegno.server.route import Route
+from dalsegno.server.approvals.links import Found, Links, approval_cursor, approval_place
+from dalsegno.server.approvals.page import data_of, ending_page, question_page, thanks_page
+from dalsegno.server.auth.access import Caller, needs
+from dalsegno.server.executions.filters import Cursor, Limit, Page, not_given_out
+from dalsegno.server.http.openapi import FOLDER
+from dalsegno.server.http.problems import MEDIA_TYPE, REFERENCE
+from dalsegno.server.http.route import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,
@@ -29,6 +27,7 @@ from dalsegno.server.schemas.approvals import (
     LinkRequest,
 )
 from dalsegno.server.schemas.values import moment
+from dalsegno.server.services import Services
 
 router = APIRouter(tags=["approvals"], route_class=Route)
 
@@ -43,7 +42,7 @@ PAGES: dict[int | str, dict[str, Any]] = {
         "description": words,
         "content": {
             "text/html": {"schema": {"type": "string"}},
-            # Before the page is reached: a path or a request that makes no sense.
+            # Before the page is reached: an invalid path or request.
             **({MEDIA_TYPE: {"schema": REFERENCE}} if code >= 400 else {}),
         },
     }
@@ -61,14 +60,14 @@ STYLE = (FOLDER / "approval.css").read_bytes()
 
 @router.get("/approvals", operation_id="list_approvals", dependencies=[needs("read")])
 async def approvals(
-    office: TheOffice, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
+    services: Services, workflow: Workflow = None, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
-    """What waits for somebody's decision; that of the newest execution first."""
-    return _page(await office.client.pending_approvals(workflow, limit + 1, approval_place(cursor)), limit)
+    """Lists open approvals, those of the newest execution first."""
+    return _page(await services.client.pending_approvals(workflow, limit + 1, approval_place(cursor)), limit)
 
 
 def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
-    """Of one more than are shown, where there are so many."""
+    """Return a page from a result with one more item than the page holds, if there are that many."""
     items = [ApprovalInfo.of(each) for each in found[:limit]]
     return Page(items=items, next=approval_cursor(found[limit - 1]) if len(found) > limit else None)
 
@@ -77,28 +76,28 @@ def _page(found: list[Approval], limit: int) -> Page[ApprovalInfo]:
     "/executions/{execution}/approvals", operation_id="list_execution_approvals", dependencies=[needs("read")]
 )
 async def of_execution(
-    office: TheOffice, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
+    services: Services, execution: ExecutionId, limit: Limit = 100, cursor: Cursor = None
 ) -> Page[ApprovalInfo]:
-    """What one execution and its unfinished children wait to have decided; the oldest first."""
+    """Lists open approvals of one execution and its unfinished children, oldest first."""
     after = approval_place(cursor)
-    if after is not None and not await is_within(office.client.stack.archive, after.execution, execution):
+    if after is not None and not await is_within(services.client.stack.archive, after.execution, execution):
         raise not_given_out()
-    return _page(await office.client.approvals(execution, limit + 1, after), limit)
+    return _page(await services.client.approvals(execution, limit + 1, after), limit)
 
 
 @router.post("/executions/{execution}/approvals/{node:whole}", operation_id="decide_approval")
 async def decide(
-    office: TheOffice,
+    services: Services,
     execution: ExecutionId,
     node: NodeId,
     request: DecisionRequest,
     caller: Annotated[Caller, needs("run")],
 ) -> DecisionInfo:
-    """Answers an open approval. Whoever comes second, or too late, is told so (409); a decision that does not fit its
-    form is refused (422), and nothing has changed."""
+    """Answers an open approval. An approval that is already decided or closed is refused (409). Data that do not
+    fit its form are refused (422), and nothing is changed."""
     by = request.by or (caller.name if caller.key is not None else None)
     decision, comment = request.decision, request.comment
-    await office.client.decide(execution, node, decision, request.data, by, request.index, comment)
+    await services.client.decide(execution, node, decision, request.data, by, request.index, comment)
     return DecisionInfo(execution=execution, node=node, decision=decision, by=by, comment=comment)
 
 
@@ -111,9 +110,10 @@ async def decide(
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
 )
-async def make_link(office: TheOffice, request: LinkRequest, http: Request) -> LinkInfo:
-    """An address with which one person may answer one open approval, once, without a key. Send it to nobody else."""
-    text, link = await Links(office.client).make(
+async def make_link(services: Services, request: LinkRequest, http: Request) -> LinkInfo:
+    """Creates an address with which one person may answer one open approval, once, without a key. Send it only to
+    that person."""
+    text, link = await Links(services.client).make(
         request.execution, request.node, request.index, request.expires, request.by
     )
     url = str(http.base_url).rstrip("/") + f"/v1/approvals/links/{text}"
@@ -131,9 +131,9 @@ async def style() -> Response:
     response_class=HTMLResponse,
     responses=PAGES,
 )
-async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
-    """The page of a link: the question and a form. It changes nothing, however often it is opened."""
-    found = await Links(office.client).find(token)
+async def open_link(services: Services, token: Token) -> HTMLResponse:
+    """Returns the page of a link: the question and a form. Opening it changes nothing, however often."""
+    found = await Links(services.client).find(token)
     return _shown(found, token)
 
 
@@ -162,9 +162,9 @@ async def open_link(office: TheOffice, token: Token) -> HTMLResponse:
         }
     },
 )
-async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLResponse:
-    """What the page's form sends. It decides once; after that, and in every other case, the page says why not."""
-    links = Links(office.client)
+async def use_link(services: Services, token: Token, http: Request) -> HTMLResponse:
+    """Receives the page's form. It decides once; in every other case the page states why it did not."""
+    links = Links(services.client)
     given = _fields(await http.body())
     if given is None or given.get("token") != token:
         return _shown(
@@ -175,7 +175,7 @@ async def use_link(office: TheOffice, token: Token, http: Request) -> HTMLRespon
     by, comment = given.get("by", "").strip() or None, given.get("comment", "").strip() or None
     try:
         form = found.approval.form if found.approval is not None else None
-        # Whoever says no need not fill in what is needed for a yes.
+        # A rejection does not need the fields that an approval requires.
         data = None if decision == "rejected" else data_of(form, given)
         found = await links.decide(token, decision, data, by, comment)
     except InvalidInput as error:
@@ -202,5 +202,5 @@ def _shown(
 def _fields(body: bytes) -> dict[str, str] | None:
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS))
-    except ValueError:  # too many, or no UTF-8
+    except ValueError:  # too many fields, or not UTF-8
         return None

@@ -1,4 +1,4 @@
-"""``/v1/definitions``: validate, deploy, look, compare, name."""
+"""``/v1/definitions``: validate, deploy, read, compare and remove definitions, and set aliases."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from fastapi.responses import StreamingResponse
 
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
-from dalsegno.server.access import caller_of, needs
-from dalsegno.server.deploy_permission import check_may_change
-from dalsegno.server.deploying import check_source, deploy_source, detail_of, difference_of
-from dalsegno.server.office import TheOffice
-from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
-from dalsegno.server.removing import remove_definition
-from dalsegno.server.route import Route
+from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.deploy_permission import check_may_change
+from dalsegno.server.executions.definitions import (
+    check_source,
+    deploy_source,
+    detail_of,
+    difference_of,
+    remove_definition,
+)
+from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.executions.sources import Source, openapi_body
+from dalsegno.server.http.route import Route
 from dalsegno.server.schemas.definitions import (
     AliasTarget,
     Checked,
@@ -25,7 +30,7 @@ from dalsegno.server.schemas.definitions import (
     Difference,
     VersionInfo,
 )
-from dalsegno.server.sources import Source, openapi_body
+from dalsegno.server.services import Services
 
 router = APIRouter(prefix="/definitions", tags=["definitions"], route_class=Route)
 
@@ -33,6 +38,7 @@ WorkflowName = Annotated[
     str, Path(max_length=300, description="The workflow's name; it may hold slashes.", examples=["checkout"])
 ]
 Alias = Annotated[str, Path(max_length=100, description="The alias, such as `stable`.", examples=["stable"])]
+Before = Annotated[int | None, Query(ge=1, description="Only versions before this one.")]
 VersionName = Annotated[str, Query(max_length=100, description="A number or an alias.")]
 
 
@@ -42,9 +48,9 @@ VersionName = Annotated[str, Query(max_length=100, description="A number or an a
     dependencies=[needs("read")],
     openapi_extra=openapi_body(),
 )
-async def validate(office: TheOffice, source: Source) -> Checked:
-    """Everything that is wrong with a document, at once. Nothing is stored."""
-    return await check_source(office, source)
+async def validate(services: Services, source: Source) -> Checked:
+    """Returns all problems of a document at once. Nothing is stored."""
+    return await check_source(services, source)
 
 
 @router.post(
@@ -55,36 +61,38 @@ async def validate(office: TheOffice, source: Source) -> Checked:
     openapi_extra=openapi_body(),
     responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
 )
-async def deploy(office: TheOffice, source: Source, response: Response, http: Request) -> DeployedDefinition:
-    """Stores a version; the same content again is the same version (200 instead of 201). Names that a credential lists
-    need the scope `admin` (403)."""
-    deployed = await deploy_source(office, caller_of(http), source)
+async def deploy(services: Services, source: Source, response: Response, http: Request) -> DeployedDefinition:
+    """Stores a version. Deploying the same content again returns the existing version (200 instead of 201). Names
+    that a credential lists need the scope `admin` (403)."""
+    deployed = await deploy_source(services, caller_of(http), source)
     if deployed.status != "new":
         response.status_code = status.HTTP_200_OK
     return deployed
 
 
 @router.get("", operation_id="list_definitions", dependencies=[needs("read")])
-async def definitions(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
-    """The current version of every workflow, by name."""
-    found = await office.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
+async def definitions(services: Services, limit: Limit = 100, cursor: Cursor = None) -> Page[DefinitionInfo]:
+    """Lists the current version of every workflow, by name."""
+    found = await services.client.stack.archive.definitions(from_cursor(cursor) or "", limit + 1)
     items = [DefinitionInfo.of(each) for each in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
 
 @router.get("/{name:whole}/versions", operation_id="list_versions", dependencies=[needs("read")])
-async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
-    """All versions, newest first."""
-    archive = office.client.stack.archive
-    found = await archive.versions(name)
-    current = await archive.definition(name)
+async def versions(
+    services: Services, name: WorkflowName, limit: Limit = 500, before: Before = None
+) -> list[VersionInfo]:
+    """Lists versions, newest first. `before` is the number of the last one on the previous page."""
+    archive = services.client.stack.archive
+    current = await archive.version_of(name)
     if current is None:
         raise NotFound(f"there is no workflow '{name}' in this store")
+    found = await archive.versions(name, limit, before)
     aliases = await archive.aliases(name)
     return [
         VersionInfo(
             **DefinitionInfo.of(each).model_dump(),
-            current=each.version == current.version,
+            current=each.version == current,
             aliases=sorted(alias for alias, version in aliases.items() if version == each.version),
         )
         for each in found
@@ -98,20 +106,20 @@ async def versions(office: TheOffice, name: WorkflowName) -> list[VersionInfo]:
     response_model=Difference,
 )
 async def diff(
-    office: TheOffice, name: WorkflowName, before: VersionName, after: VersionName = "latest"
+    services: Services, name: WorkflowName, before: VersionName, after: VersionName = "latest"
 ) -> Difference | StreamingResponse:
-    """What changed between two versions, each a number or an alias."""
-    return await difference_of(office, name, before, after)
+    """Returns the changes between two versions, each a number or an alias."""
+    return await difference_of(services, name, before, after)
 
 
 @router.put("/{name:whole}/aliases/{alias:part}", operation_id="set_alias", dependencies=[needs("run")])
 async def set_alias(
-    office: TheOffice, name: WorkflowName, alias: Alias, target: AliasTarget, http: Request
+    services: Services, name: WorkflowName, alias: Alias, target: AliasTarget, http: Request
 ) -> dict[str, int]:
-    """Lets an alias mean this version from now on; all aliases are returned. Names that a credential lists need the
-    scope `admin` (403)."""
-    archive = office.client.stack.archive
-    await check_may_change(office, caller_of(http), name)
+    """Sets an alias to this version and returns all aliases. Names that a credential lists need the scope `admin`
+    (403)."""
+    archive = services.client.stack.archive
+    await check_may_change(services, caller_of(http), name)
     await archive.set_alias(name, alias, target.version)
     return await archive.aliases(name)
 
@@ -122,10 +130,10 @@ async def set_alias(
     status_code=204,
     dependencies=[needs("run")],
 )
-async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http: Request) -> None:
-    """What is started from now on cannot name it any more; what runs goes on."""
-    await check_may_change(office, caller_of(http), name)
-    if not await office.client.stack.archive.remove_alias(name, alias):
+async def remove_alias(services: Services, name: WorkflowName, alias: Alias, http: Request) -> None:
+    """Removes an alias. New starts cannot use it any more; running executions continue."""
+    await check_may_change(services, caller_of(http), name)
+    if not await services.client.stack.archive.remove_alias(name, alias):
         raise NotFound(no_such_version(name, alias))
 
 
@@ -136,21 +144,21 @@ async def remove_alias(office: TheOffice, name: WorkflowName, alias: Alias, http
     dependencies=[needs("admin")],
 )
 async def remove_version(
-    office: TheOffice,
+    services: Services,
     name: WorkflowName,
     version: Annotated[int, Path(ge=1, le=2**31, description="The version's number.")],
 ) -> None:
-    """Removes one version, unless something needs it: an unfinished execution, a schedule, an alias, or those who start
-    the workflow without a version. Executions of it that have ended stay, but cannot be retried."""
-    await remove_definition(office, name, version)
+    """Removes one version, unless it is needed by an unfinished execution, a schedule, an alias, or callers that
+    start the workflow without a version. Its ended executions stay, but cannot be retried."""
+    await remove_definition(services, name, version)
 
 
 @router.delete(
     "/{name:whole}", operation_id="delete_definition", status_code=204, dependencies=[needs("admin")]
 )
-async def remove(office: TheOffice, name: WorkflowName) -> None:
+async def remove(services: Services, name: WorkflowName) -> None:
     """Removes a workflow with all its versions, unless an unfinished execution, a schedule or an alias needs it."""
-    await remove_definition(office, name)
+    await remove_definition(services, name)
 
 
 @router.get(
@@ -160,12 +168,12 @@ async def remove(office: TheOffice, name: WorkflowName) -> None:
     response_model=DefinitionDetail,
 )
 async def definition(
-    office: TheOffice,
+    services: Services,
     name: WorkflowName,
     version: Annotated[
         str | None,
         Query(max_length=100, description="A number or an alias; without it the current version."),
     ] = None,
 ) -> DefinitionDetail | StreamingResponse:
-    """One version with its source: a number, an alias, or the current one."""
-    return await detail_of(office, name, version)
+    """Returns one version with its source: a number, an alias, or the current one."""
+    return await detail_of(services, name, version)

@@ -1,4 +1,4 @@
-"""``/v1/executions/{id}/inspection`` and ``/v1/programs``: for whoever looks closely, such as the command line."""
+"""``/v1/executions/{id}/inspection`` and ``/v1/programs``: engine internals, for tools such as the command line."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Path, Query
 
-from dalsegno.engine.processes import dead_among
+from dalsegno.engine.operations.unfinished_versions import unfinished_versions
+from dalsegno.engine.worker.directory import directory
 from dalsegno.errors import BadConfiguration, NotFound, UsageError
 from dalsegno.lang import SnapshotError
-from dalsegno.model.execution import SCRIPTED, ExecutionView
-from dalsegno.server.access import needs
-from dalsegno.server.large_values import whole
-from dalsegno.server.office import Office, TheOffice
-from dalsegno.server.route import Route
+from dalsegno.ports.ledger import Examination
+from dalsegno.server.auth.access import needs
+from dalsegno.server.http.replies import whole
+from dalsegno.server.http.route import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.inspection import (
@@ -24,77 +24,75 @@ from dalsegno.server.schemas.inspection import (
     ProgramInfo,
     ThingInfo,
     TokenInfo,
+    UnfinishedProgram,
 )
 from dalsegno.server.schemas.values import moment
+from dalsegno.server.services import ServerServices, Services
 
 router = APIRouter(tags=["executions"], route_class=Route)
-
-
-class _WorkerInfo(msgspec.Struct):
-    queues: tuple[str, ...] = ()
 
 
 @router.get(
     "/executions/{execution}/inspection", operation_id="inspect_execution", dependencies=[needs("read")]
 )
 async def inspection(
-    office: TheOffice,
+    services: Services,
     execution: ExecutionId,
     things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
     slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
 ) -> InspectionInfo:
-    """Tokens, barriers and the machine of an execution. Made for looking closely: fields may be added."""
-    view = await whole(office, execution)
-    found = await office.client.stack.ledger.inspect(execution)
-    missing = await office.client.open_slots(found) if slots and found is not None else {}
+    """Returns tokens, barriers and the machine of an execution. For inspection: fields may be added."""
+    view = await whole(services, execution)
+    ledger = services.client.stack.ledger
+    examined = await ledger.examine([execution])
+    found = examined.executions[0] if examined.executions else None
+    missing = await services.client.explanations.open_branches(found) if slots and found is not None else {}
+    workers = directory(examined.workers, ledger.now())
+    inspection = found.inspection if found is not None else None
     return InspectionInfo(
         execution=Execution.of(view),
-        held=found is not None,
-        now=moment(office.client.stack.clock.now()),
-        tokens=[TokenInfo.of(token) for token in found.tokens] if found is not None else [],
-        barriers=[BarrierInfo.of(barrier, missing.get(barrier.id, ())) for barrier in found.barriers]
-        if found is not None
+        held=inspection is not None,
+        now=moment(ledger.now()),
+        tokens=[TokenInfo.of(token) for token in inspection.tokens] if inspection is not None else [],
+        barriers=[BarrierInfo.of(barrier, missing.get(barrier.id, ())) for barrier in inspection.barriers]
+        if inspection is not None
         else [],
-        limits=msgspec.to_builtins(found.limits) if found is not None else [],
-        machine=await _machine(office, view, things=things) if found is not None else None,
-        served=sorted(await _served(office)),
+        limits=msgspec.to_builtins(inspection.limits) if inspection is not None else [],
+        machine=await _machine(services, found, things=things) if found is not None else None,
+        served=sorted(workers.queues),
     )
 
 
-async def _machine(office: Office, view: ExecutionView, *, things: bool) -> MachineInfo | None:
-    machine = await office.client.stack.ledger.machine(view.id) if view.kind in SCRIPTED else None
-    if machine is None:
+async def _machine(services: ServerServices, found: Examination, *, things: bool) -> MachineInfo | None:
+    if found.machine is None:
         return None
-    return MachineInfo.of(machine, await _things(office, view.id) if things else None)
+    execution = found.inspection.execution.id
+    return MachineInfo.of(found.machine, await _things(services, execution) if things else None)
 
 
-async def _things(office: Office, execution: str) -> list[ThingInfo] | None:
+async def _things(services: ServerServices, execution: str) -> list[ThingInfo] | None:
     try:
-        picture = await office.client.picture(execution, variables=False)
+        picture = await services.client.picture(execution, variables=False)
     except (UsageError, SnapshotError, BadConfiguration):
         return None  # a Python workflow whose module this process does not have
     return [ThingInfo.of(thing) for thing in picture.things] if picture is not None else None
 
 
-async def _served(office: Office) -> set[str]:
-    ledger = office.client.stack.ledger
-    workers, now = await ledger.workers(), ledger.now()
-    dead = dead_among([worker.id for worker in workers])
-    served: set[str] = set()
-    for worker in workers:
-        if worker.expires_at > now and worker.id not in dead:
-            served.update(msgspec.json.decode(worker.info, type=_WorkerInfo).queues if worker.info else ())
-            served.add("system")
-    return served
+@router.get("/programs", operation_id="list_unfinished_programs", dependencies=[needs("read")])
+async def unfinished(services: Services) -> list[UnfinishedProgram]:
+    """Lists the versions that unfinished executions run, with the tasks they need, which a new program must
+    provide."""
+    found = await unfinished_versions(services.client)
+    return [UnfinishedProgram.of(each) for each in sorted(found, key=lambda one: (one.workflow, one.version))]
 
 
 @router.get("/programs/{hash}", operation_id="get_program", dependencies=[needs("read")])
 async def program(
-    office: TheOffice,
+    services: Services,
     hash: Annotated[str, Path(max_length=200, description="The content hash of a definition.")],
 ) -> ProgramInfo:
-    """A definition by its content hash, in its stored form."""
-    found = await office.client.stack.archive.definition_by_hash(hash)
+    """Returns a definition by its content hash, in its stored form."""
+    found = await services.client.stack.archive.definition_by_hash(hash)
     if found is None:
         raise NotFound(f"no definition with the content hash {hash} is stored here")
     return ProgramInfo.of(found)

@@ -1,4 +1,4 @@
-"""``/v1/schedules``: workflows that start by themselves."""
+"""``/v1/schedules``: workflows that start at set times."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response, status
 
-from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleBook
+from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords
 from dalsegno.errors import NotFound
-from dalsegno.server.access import caller_of, needs
-from dalsegno.server.office import Office, TheOffice
-from dalsegno.server.pages import Cursor, Limit, Page, from_cursor, to_cursor
-from dalsegno.server.repeating import USED_BEFORE, IdempotencyKey, answer_for, starter_of
-from dalsegno.server.route import Route
+from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.executions.idempotency import USED_BEFORE, answer_for, starter_of
+from dalsegno.server.http.idempotency_key import IdempotencyKey
+from dalsegno.server.http.route import Route
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
+from dalsegno.server.services import ServerServices, Services
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Route)
 
@@ -22,16 +23,16 @@ Name = Annotated[str, Path(max_length=200, description="The schedule's name.", e
 Times = Annotated[int, Query(ge=1, le=100, description="How many of its next times.")]
 
 
-def book_of(office: Office) -> ScheduleBook:
-    client = office.client
-    return ScheduleBook(client.stack, client.committer, client.definitions)
+def book_of(services: ServerServices) -> ScheduleRecords:
+    client = services.client
+    return ScheduleRecords(client.stack, client.committer, client.definitions)
 
 
 @router.get("", operation_id="list_schedules", dependencies=[needs("read")])
-async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
-    """All schedules that are not over, and those that failed, by name; each with its next time."""
+async def schedules(services: Services, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
+    """Lists all schedules that have not ended, and those that failed, by name; each with its next time."""
     after = from_cursor(cursor) or ""
-    found = [view for view in await book_of(office).list() if view.name > after]
+    found = [view for view in await book_of(services).list() if view.name > after]
     items = [ScheduleInfo.of(view) for view in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
@@ -39,26 +40,26 @@ async def schedules(office: TheOffice, limit: Limit = 100, cursor: Cursor = None
 @router.post(
     "", operation_id="create_schedule", status_code=status.HTTP_201_CREATED, dependencies=[needs("run")]
 )
-async def add(office: TheOffice, request: ScheduleRequest) -> ScheduleInfo:
-    """A new schedule. A name that is taken is refused (409), unless `replace` is true."""
-    view = await book_of(office).add(
+async def add(services: Services, request: ScheduleRequest) -> ScheduleInfo:
+    """Creates a schedule. A name in use is refused (409), unless `replace` is true."""
+    view = await book_of(services).add(
         request.named(request.name), replace=request.replace, allow_unknown=request.allow_unknown
     )
     return ScheduleInfo.of(view)
 
 
 @router.post("/{name:whole}/pause", operation_id="pause_schedule", dependencies=[needs("run")])
-async def pause(office: TheOffice, name: Name) -> ScheduleInfo:
-    """No time fires until it is resumed; then those that passed count as missed."""
-    await book_of(office).pause(name)
-    return await _shown(office, name)
+async def pause(services: Services, name: Name) -> ScheduleInfo:
+    """Pauses a schedule: no time fires until it is resumed; times that passed meanwhile then count as missed."""
+    await book_of(services).pause(name)
+    return await _shown(services, name)
 
 
 @router.post("/{name:whole}/resume", operation_id="resume_schedule", dependencies=[needs("run")])
-async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
-    """Its times fire again."""
-    await book_of(office).resume(name)
-    return await _shown(office, name)
+async def resume(services: Services, name: Name) -> ScheduleInfo:
+    """Resumes a schedule: its times fire again."""
+    await book_of(services).resume(name)
+    return await _shown(services, name)
 
 
 @router.post(
@@ -69,26 +70,26 @@ async def resume(office: TheOffice, name: Name) -> ScheduleInfo:
     responses=USED_BEFORE,
 )
 async def trigger(
-    office: TheOffice,
+    services: Services,
     name: Name,
     response: Response,
     http: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Execution:
-    """Starts its workflow now, beside its times. With a key that was used before for this schedule, the execution that
-    was started then is returned (200 instead of 201)."""
+    """Starts the schedule's workflow now, in addition to its times. A repeated idempotency key of this schedule
+    returns the existing execution (200 instead of 201)."""
     caller = caller_of(http)
-    office.usage.count_starts(caller)
-    order = await book_of(office).trigger(name, idempotency_key)
-    starter = await starter_of(office, caller, order.execution)
-    started = await office.client.launcher.start_ordered(order, starter)
-    return await answer_for(office, started, response)
+    services.usage.count_starts(caller)
+    order = await book_of(services).trigger(name, idempotency_key)
+    starter = await starter_of(services, caller, order.execution)
+    started = await services.client.launcher.start_ordered(order, starter)
+    return await answer_for(services, started, response)
 
 
 @router.get("/{name:whole}", operation_id="get_schedule", dependencies=[needs("read")])
-async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
-    """One schedule, with its next times."""
-    return await _shown(office, name, times)
+async def schedule(services: Services, name: Name, times: Times = SHOWN_TIMES) -> ScheduleInfo:
+    """Returns one schedule with its next times."""
+    return await _shown(services, name, times)
 
 
 @router.put(
@@ -97,9 +98,9 @@ async def schedule(office: TheOffice, name: Name, times: Times = SHOWN_TIMES) ->
     dependencies=[needs("run")],
     responses={201: {"model": ScheduleInfo}},
 )
-async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
-    """Creates a schedule (201), or changes what it says (200); what it counted is kept."""
-    book, is_new = book_of(office), False
+async def put(services: Services, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
+    """Creates a schedule (201) or changes its settings (200); its counters are kept."""
+    book, is_new = book_of(services), False
     try:
         is_new = (await book.describe(name, 1)).state not in ("RUNNING", "PAUSED")
     except NotFound:
@@ -116,10 +117,10 @@ async def put(office: TheOffice, name: Name, setting: ScheduleSetting, response:
     status_code=status.HTTP_204_NO_CONTENT,
     dependencies=[needs("run")],
 )
-async def remove(office: TheOffice, name: Name) -> None:
-    """No time fires any more. What it started runs on."""
-    await book_of(office).remove(name)
+async def remove(services: Services, name: Name) -> None:
+    """Removes a schedule: no time fires any more. Executions it started continue."""
+    await book_of(services).remove(name)
 
 
-async def _shown(office: Office, name: str, times: int = SHOWN_TIMES) -> ScheduleInfo:
-    return ScheduleInfo.of(await book_of(office).describe(name, times))
+async def _shown(services: ServerServices, name: str, times: int = SHOWN_TIMES) -> ScheduleInfo:
+    return ScheduleInfo.of(await book_of(services).describe(name, times))

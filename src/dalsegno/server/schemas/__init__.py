@@ -1,1 +1,1 @@
-"""What travels over HTTP: request bodies and replies, with examples for the documentation."""
+"""Request bodies and replies of the HTTP API, with examples for the documentation."""

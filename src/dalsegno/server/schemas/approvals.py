@@ -1,4 +1,4 @@
-"""Approvals: what is asked, decisions, and links."""
+"""Schemas of open approvals, decisions and approval links."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dalsegno.core.decisions import LONGEST_COMMENT
-from dalsegno.engine.approvals import Approval
+from dalsegno.core.graph.external_waits import LONGEST_COMMENT
+from dalsegno.engine.operations.approvals import Approval
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
 from dalsegno.server.schemas.values import Asked, Delay, Kept, maybe_moment, moment
 
@@ -16,7 +16,7 @@ Indexes = Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_lengt
 
 
 class ApprovalInfo(BaseModel):
-    """A question that an execution waits to have answered."""
+    """A question that an execution waits for."""
 
     execution: str = Field(examples=[EXAMPLE_ID])
     workflow: str = Field(examples=["refund"])
@@ -101,7 +101,7 @@ class LinkRequest(Asked, BaseModel):
 
 
 class LinkInfo(BaseModel):
-    """Shown this once: the store has only a hash of it."""
+    """An approval link. It is shown only once: the store keeps a hash of it."""
 
     model_config = ConfigDict(
         json_schema_extra={

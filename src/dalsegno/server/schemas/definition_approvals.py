@@ -1,4 +1,4 @@
-"""Definitions that credentials list, and whether an admin has approved them."""
+"""Schemas of definitions that credentials list, and of their approval by an admin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Definitions: what is deployed, its versions and aliases."""
+"""Schemas of definitions, their versions and aliases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from dalsegno.model.definition import Definition, DeployedTrigger, TriggerStatus
-from dalsegno.server.problems import Place
+from dalsegno.server.http.problems import Place
 from dalsegno.server.schemas.values import Asked, Name, OrRaw, moment
 
 EXAMPLE_GRAPH: dict[str, Any] = {
@@ -47,7 +47,7 @@ class DefinitionSource(Asked, BaseModel):
 
     @property
     def raw(self) -> bytes | None:
-        """The JSON of a large document, which is not read in this process."""
+        """Return the JSON of a large document, which is not parsed in this process."""
         return self._raw
 
     @classmethod
@@ -58,8 +58,8 @@ class DefinitionSource(Asked, BaseModel):
 
 
 class GraphDocument(BaseModel):
-    """A graph document itself, with `nodes` or with `dag`; see the reference of graphs. It may be the whole body; then
-    `name` and `alias` are parameters of the query."""
+    """A graph document itself, with `nodes` or with `dag`; see the reference of graphs. It may be the whole body;
+    then `name` and `alias` are query parameters."""
 
     model_config = ConfigDict(extra="allow", json_schema_extra={"example": EXAMPLE_GRAPH})
 
@@ -73,7 +73,7 @@ class GraphDocument(BaseModel):
 
 
 class Checked(BaseModel):
-    """What validation found. Nothing was stored."""
+    """The result of a validation. Nothing was stored."""
 
     valid: bool
     name: str | None = None
@@ -102,7 +102,7 @@ class DefinitionInfo(BaseModel):
 
 
 class TriggerInfo(BaseModel):
-    """A schedule or webhook that a node of the graph stands for."""
+    """A schedule or webhook that a node of the graph defines."""
 
     kind: Literal["schedule", "webhook"]
     name: str = Field(description="The schedule's name, or the webhook's id.")

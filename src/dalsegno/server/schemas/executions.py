@@ -1,4 +1,4 @@
-"""Executions: starts, states, results, events."""
+"""Schemas of executions: starts, states, results, events and bulk actions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from dalsegno.core.begun import Begun
-from dalsegno.core.diagnosis import Wait
+from dalsegno.core.diagnosis import Explanation, Wait
+from dalsegno.core.graph.start import StartReply
+from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.core.json_fields import MOST_ITEMS
-from dalsegno.core.summary import NodeSummary
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ExecutionState, ExecutionView, NewExecution
-from dalsegno.server.problems import Problem
+from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NewExecution
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.server.executions.filters import TEXT, seconds_of
+from dalsegno.server.http.problems import Problem
 from dalsegno.server.schemas.values import (
     Asked,
     Delay,
@@ -36,15 +38,15 @@ else:
         OrRaw,
         Kept("documents", "the definition"),
     ]
-"""A graph document, unread, or a text."""
+"""A graph document, unparsed, or a text."""
 
 MOST_AWAITED = 10_000
-"""Executions that one call waits for."""
+"""Executions that one call may wait for."""
 EXAMPLE_ID = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4"
 
 
 class StartFields(Asked, BaseModel):
-    """What every start may say beside what it starts."""
+    """Fields of every start, apart from the workflow to start."""
 
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
@@ -69,7 +71,7 @@ class StartFields(Asked, BaseModel):
 
 
 class StartRequest(StartFields):
-    """``workflow`` names a deployed one; ``definition`` gives one in the same call instead."""
+    """``workflow`` names a deployed workflow; ``definition`` contains one instead."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -89,7 +91,7 @@ class StartRequest(StartFields):
 
 
 class BatchStart(StartFields):
-    """One start of several."""
+    """One start of a batch."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -97,7 +99,7 @@ class BatchStart(StartFields):
 
 
 class BatchRequest(Asked, BaseModel):
-    """Starts in one call, each for itself."""
+    """Starts in one call, each independent of the others."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -115,7 +117,7 @@ class BatchRequest(Asked, BaseModel):
 
 
 class BatchResult(BaseModel):
-    """What one start led to: an execution, or the reason why there is none."""
+    """The result of one start: an execution, or the reason why there is none."""
 
     id: str | None = Field(default=None, examples=[EXAMPLE_ID])
     new: bool | None = Field(
@@ -181,7 +183,7 @@ class ExecutionInfo(BaseModel):
 
 
 class Execution(ExecutionInfo):
-    """With what went in and what came out."""
+    """An execution with its input and output."""
 
     input: Any = None
     output: Any = None
@@ -197,14 +199,14 @@ class Execution(ExecutionInfo):
         )
 
     @classmethod
-    def begun(cls, begun: Begun) -> Execution:
-        """As its start left it."""
+    def begun(cls, begun: StartReply) -> Execution:
+        """Return the execution in the state in which its start left it."""
         new = begun.execution
         return cls(**_what_starts_say(new), state=begun.state, events=begun.events, input=stored(new.input))
 
 
 def _what_starts_say(of: NewExecution | ExecutionView) -> dict[str, Any]:
-    """What stays as it was given when the execution was created."""
+    """Return the fields that never change after the execution was created."""
     return {
         "id": of.id,
         "workflow": of.workflow,
@@ -272,10 +274,31 @@ class WaitInfo(BaseModel):
 
     kind: str
     sentence: str
+    subject: str = Field(
+        default="", description="What `node` names: a `node`, `task`, `signal`, `timer`, `child` …"
+    )
     node: str = ""
     scope: str = ""
+    since: datetime | None = Field(
+        default=None, description="Since when it waits like this, where the store says so."
+    )
     due: datetime | None = None
     queue: str | None = None
+    served: bool | None = Field(
+        default=None,
+        description="Of something queued: whether a living worker, or a remote program, takes tasks of its queue.",
+    )
+    lost: bool = Field(default=False, description="Whether the worker that ran it is dead.")
+    hint: str | None = Field(
+        default=None, description="What people can do about it. Commands stand in backticks."
+    )
+    commands: list[str] = Field(
+        default=[], description="The commands in the hint; `--store` or `--server` is to be added."
+    )
+    line: int | None = Field(
+        default=None, description="Of a script or Python workflow: the line at which it awaits this."
+    )
+    text: str = Field(default="", description="The source of that line.")
     arrived: int | None = None
     expected: int | None = None
     open: list[str] = Field(
@@ -284,28 +307,60 @@ class WaitInfo(BaseModel):
     )
     count: int = 1
     execution: str | None = Field(default=None, description="Of a child: whose reason it is.")
+    is_remote: bool = Field(
+        default=False,
+        description="Of something queued: whether remote programs serve its queue, and no worker of the application. "
+        "Of something lost: whether a remote program ran it.",
+    )
+    tasks: list[str] = Field(default=[], description="The remote tasks that are declared for that queue.")
+    claims: list[str] = Field(default=[], description="The remote programs that claim that queue now.")
+    claimed_by: str | None = Field(default=None, description="Which program claimed it last.")
+    claimed_at: datetime | None = Field(default=None, description="When it did.")
 
     @classmethod
     def of(cls, wait: Wait) -> WaitInfo:
         return cls(
             kind=wait.kind,
             sentence=wait.sentence,
+            subject=wait.subject,
             node=wait.node,
             scope=wait.scope,
+            since=maybe_moment(wait.since),
             due=maybe_moment(wait.due),
             queue=wait.queue,
+            served=wait.served,
+            lost=wait.lost,
+            hint=wait.hint or None,
+            commands=list(wait.commands),
+            line=wait.line,
+            text=wait.text,
             arrived=wait.arrived,
             expected=wait.expected,
             open=list(wait.open),
             count=wait.count,
             execution=wait.execution,
+            is_remote=wait.is_remote,
+            tasks=list(wait.tasks),
+            claims=list(wait.claims),
+            claimed_by=wait.claimed_by,
+            claimed_at=maybe_moment(wait.claimed_at),
         )
 
 
 class Why(BaseModel):
     id: str
     state: ExecutionState
+    now: datetime = Field(description="By the store's clock.")
     reasons: list[WaitInfo]
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> Why:
+        return cls(
+            id=explanation.execution,
+            state=explanation.state,
+            now=moment(explanation.now),
+            reasons=[WaitInfo.of(wait) for wait in explanation.waits],
+        )
 
 
 class SignalRequest(Asked, BaseModel):
@@ -339,7 +394,7 @@ class RerunRequest(Asked, BaseModel):
 
 
 class PictureInfo(BaseModel):
-    """Where a script or Python workflow stands."""
+    """The current position of a script or Python workflow."""
 
     line: int
     text: str
@@ -348,3 +403,104 @@ class PictureInfo(BaseModel):
 
 
 Decision = Literal["approved", "rejected"]
+
+
+BulkAction = Literal["cancel", "terminate", "pause", "resume", "retry", "delete"]
+
+Relation = Annotated[str, Field(max_length=50)]
+
+
+class FilterBody(Asked, BaseModel):
+    """A filter as in the list of executions. All given fields must match."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"workflow": "checkout", "tags": {"env": "test"}}}
+    )
+
+    workflow: str | None = Field(default=None, max_length=200)
+    states: list[ExecutionState] = Field(default=[], max_length=6)
+    kinds: list[ExecutionKind] = Field(default=[], max_length=5, description="Empty: all but schedules.")
+    tags: Tags = {}
+    parent: str | None = Field(default=None, max_length=100)
+    relations: list[Relation] = Field(default=[], max_length=10)
+    created_since: datetime | None = None
+    created_until: datetime | None = None
+    ended_since: datetime | None = None
+    ended_until: datetime | None = None
+    text: str | None = Field(default=None, min_length=1, max_length=200, description=TEXT)
+
+    def is_empty(self) -> bool:
+        """Whether the filter matches every execution."""
+        return not any(getattr(self, name) for name in FilterBody.model_fields)
+
+    def of_states(self, states: tuple[ExecutionState, ...]) -> ExecutionFilter:
+        return ExecutionFilter(
+            self.workflow,
+            states,
+            tuple(sorted(self.tags.items())),
+            self.parent,
+            tuple(dict.fromkeys(self.kinds)),
+            tuple(dict.fromkeys(self.relations)),
+            created_since=seconds_of(self.created_since),
+            created_until=seconds_of(self.created_until),
+            ended_since=seconds_of(self.ended_since),
+            ended_until=seconds_of(self.ended_until),
+            text=self.text,
+        )
+
+
+class BulkRequest(Asked, BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "action": "cancel",
+                "filter": {"workflow": "checkout", "created_until": "2026-01-05T09:00:00Z"},
+                "dry_run": True,
+                "reason": "ordered by mistake",
+            }
+        },
+    )
+
+    action: BulkAction
+    filter: FilterBody = Field(default_factory=FilterBody)
+    all: bool = Field(default=False, description="Needed where the filter is empty.")
+    dry_run: bool = Field(default=False, description="Counts what would be changed and changes nothing.")
+    reason: str | None = Field(default=None, max_length=2000, description="Of a cancellation or termination.")
+    limit: int = Field(default=1000, ge=1, le=10_000, description="How many executions at most in this call.")
+    cursor: str | None = Field(default=None, max_length=500, description="`next` of the call before.")
+
+
+class Refusal(BaseModel):
+    """An execution that was not changed, and why."""
+
+    id: str
+    detail: str
+
+
+class BulkReply(BaseModel):
+    """The result of one call. Repeat the call with ``next`` as ``cursor`` until it is absent."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "action": "cancel",
+                "dry_run": False,
+                "matched": 2,
+                "changed": 1,
+                "skipped": 1,
+                "ids": [EXAMPLE_ID],
+                "refusals": [{"id": EXAMPLE_ID, "detail": "it has ended (COMPLETED)"}],
+                "next": None,
+            }
+        }
+    )
+
+    action: BulkAction
+    dry_run: bool
+    matched: int = Field(description="Executions that the filter found, in a state that allows the action.")
+    changed: int = Field(description="With `dry_run`: how many would be.")
+    skipped: int = Field(description="Changed by somebody else meanwhile, or done already.")
+    ids: list[str] = Field(description="The first of those that were changed.")
+    refusals: list[Refusal] = Field(default=[], description="The first of those that were not.")
+    next: str | None = Field(default=None, description="There is more: give it as `cursor`.")

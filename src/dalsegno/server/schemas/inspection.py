@@ -1,4 +1,4 @@
-"""Executions seen closely: tokens, barriers, and the machine of a script."""
+"""Schemas for the inspection of executions: tokens, barriers, and the machine of a script."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from dalsegno.core.await_outside import awaiting_in
-from dalsegno.core.body import Awaiting
-from dalsegno.engine.scripting.looking import AwaitedThing
+from dalsegno.core.diagnosis import Wait
+from dalsegno.core.graph.external_waits import awaiting_in
+from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.definition import Definition
 from dalsegno.model.machine import MachineView
@@ -27,7 +28,7 @@ Range = Annotated[
 
 
 class AwaitingInfo(BaseModel):
-    """What a parked node waits for from outside."""
+    """An external event or result that a parked node waits for."""
 
     awaits: str = Field(description="`signal:<name>` or `child:<execution>`.")
     since: datetime
@@ -89,7 +90,7 @@ class TokenInfo(BaseModel):
 
 
 class BarrierInfo(BaseModel):
-    """Where branches or items meet."""
+    """A place where branches or items join."""
 
     id: str
     scope: str
@@ -119,7 +120,7 @@ class BarrierInfo(BaseModel):
 
 
 class ThingInfo(BaseModel):
-    """One thing that a program waits for, in a sentence."""
+    """One thing that a program waits for, as a sentence."""
 
     kind: str
     name: str
@@ -129,19 +130,19 @@ class ThingInfo(BaseModel):
     came: bool = Field(default=False, description="Of a signal: it has come, and is not taken yet.")
 
     @classmethod
-    def of(cls, thing: AwaitedThing) -> ThingInfo:
+    def of(cls, thing: Wait) -> ThingInfo:
         return cls(
-            kind=thing.kind,
-            name=thing.name,
+            kind=thing.subject,
+            name=thing.node,
             sentence=thing.sentence,
             due=maybe_moment(thing.due),
             count=thing.count,
-            came=thing.came,
+            came=thing.kind == "kept",
         )
 
 
 class MachineInfo(BaseModel):
-    """Where the machine of a script or Python workflow stands."""
+    """The current position of the machine of a script or Python workflow."""
 
     line: int
     cancel: str = Field(description="`cancel` or `timeout` while it is asked to end.")
@@ -169,7 +170,7 @@ class MachineInfo(BaseModel):
 
 
 class InspectionInfo(BaseModel):
-    """What the engine holds of an execution at this moment."""
+    """The engine's state of an execution at this moment."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"tokens": [], "barriers": [], "served": ["default"]}}
@@ -219,4 +220,31 @@ class ProgramInfo(BaseModel):
             hash=definition.hash,
             created_at=moment(definition.created_at),
             stored=base64.b64encode(definition.source).decode(),
+        )
+
+
+class NeededTask(BaseModel):
+    name: str
+    queue: str | None = Field(default=None, description="The queue in which it runs, where that is known.")
+
+
+class UnfinishedProgram(BaseModel):
+    """A version that unfinished executions run."""
+
+    workflow: str
+    version: int
+    kind: str
+    hash: str = Field(description="Its content hash: see `GET /v1/programs/{hash}`.")
+    executions: int = Field(description="How many of them run it; the newest 10,000 of all are looked at.")
+    tasks: list[NeededTask] = Field(description="Tasks that it names, or has asked for and not got yet.")
+
+    @classmethod
+    def of(cls, version: UnfinishedVersion) -> UnfinishedProgram:
+        return cls(
+            workflow=version.workflow,
+            version=version.version,
+            kind=version.kind,
+            hash=version.hash,
+            executions=version.executions,
+            tasks=[NeededTask(name=name, queue=queue) for name, queue in sorted(version.tasks, key=str)],
         )

@@ -1,4 +1,4 @@
-"""Schedules: what is asked of one, and how it stands."""
+"""Schemas of schedules: settings and state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dalsegno.core.schedules import (
+from dalsegno.core.schedules.spec import (
     CATCH_UP,
     GRACE,
     HIGHEST_PRIORITY,
@@ -18,8 +18,8 @@ from dalsegno.core.schedules import (
     MissedPolicy,
     OverlapPolicy,
 )
-from dalsegno.engine.schedule_request import NewSchedule
-from dalsegno.engine.schedules import ScheduleView
+from dalsegno.engine.schedules.request import NewSchedule
+from dalsegno.engine.schedules.schedules import ScheduleView
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target, parse_target, read_version
 from dalsegno.model.execution import ExecutionState
@@ -27,7 +27,7 @@ from dalsegno.server.schemas.executions import EXAMPLE_ID
 from dalsegno.server.schemas.values import Asked, Delay, Input, Tags, maybe_moment, moment
 
 When = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=LAST_MOMENT)]
-"""ISO 8601 text, in the schedule's time zone where it has no offset; or Unix seconds."""
+"""ISO 8601 text, in the schedule's time zone if it has no offset; or Unix seconds."""
 
 EXAMPLE: dict[str, Any] = {
     "timing": "0 2 * * *",
@@ -54,14 +54,13 @@ TOLD_ONLY = frozenset(
         "error",
     )
 )
-"""Fields of `ScheduleInfo` that nobody sets."""
+"""Read-only fields of `ScheduleInfo`."""
 NOT_ASKED = ("allow_unknown", "replace", "cron", "every", "version")
-"""Of the schedule itself: the calls, and other words for its timing and its workflow."""
+"""Fields of requests that are not settings of the schedule itself, or that are aliases for its timing and workflow."""
 
 
 class ScheduleSetting(Asked, BaseModel):
-    """What a schedule says from now on. What `GET` answers may be sent back: the fields that only tell how the schedule
-    stands change nothing."""
+    """The settings of a schedule. A reply of `GET` may be sent back: its read-only fields are ignored."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
@@ -158,7 +157,7 @@ class ScheduleRequest(ScheduleSetting):
 
 
 class ScheduleInfo(BaseModel):
-    """A schedule as it stands."""
+    """A schedule and its current state."""
 
     name: str = Field(examples=["nightly"])
     execution: str = Field(description="The execution behind it: its history has every time that fired.")
@@ -225,5 +224,5 @@ class ScheduleInfo(BaseModel):
 
 
 def _on_calendars(times: Iterable[float]) -> list[datetime]:
-    """A long interval soon leaves the years that calendars know."""
+    """Convert the times that calendars can represent: a long interval soon passes their last year."""
     return [moment(time) for time in times if time <= LAST_MOMENT]

@@ -1,4 +1,4 @@
-"""The two-step start: a definition is submitted, and triggered when its time has come."""
+"""Schemas of the two-step start: a definition is submitted first and triggered later."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ EXAMPLE_DOCUMENT: dict[str, Any] = {
 
 
 class SubmitRequest(Asked, BaseModel):
-    """A graph document as it is, with nodes and their `dependencies` under `dag` (or with `nodes` and `edges`), and
-    beside it what the execution is to get. Everything else here belongs to the document."""
+    """A graph document, with nodes and their `dependencies` under `dag` (or with `nodes` and `edges`), and the
+    settings of the execution. All fields that are not listed here belong to the document."""
 
     model_config = ConfigDict(
         extra="allow", json_schema_extra={"example": {**EXAMPLE_DOCUMENT, "input": {"name": "Ada"}}}
@@ -66,7 +66,7 @@ class TriggerRequest(Asked, BaseModel):
 
 
 class Submission(BaseModel):
-    """An execution, and how far it is."""
+    """An execution and its progress."""
 
     id: str = Field(examples=[EXAMPLE_ID], description="Of the execution.")
     execution_id: str = Field(

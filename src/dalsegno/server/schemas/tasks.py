@@ -1,13 +1,16 @@
-"""What remote workers send and get."""
+"""Schemas of the remote worker protocol, of open tasks, and of their settlement by people."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
 
+from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dalsegno.engine.remote import RemoteSettings, RemoteTask, Settled
+from dalsegno.core.manual_tasks import Action
+from dalsegno.engine.operations.manual_tasks import OpenTask, TaskState
+from dalsegno.engine.remote.sessions import RemoteSettings, RemoteTask, Settled
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.server.schemas.values import Asked, Kept, maybe_moment
@@ -33,8 +36,8 @@ Fence = Annotated[int, Field(ge=0, le=2**53, description="As it was handed out."
 
 
 class ClaimRequest(Asked, BaseModel):
-    """``queues`` or ``tasks``, or both; neither is refused (422). Without queues, each task is looked for in the queue
-    of its own name."""
+    """``queues`` or ``tasks``, or both; neither is refused (422). Without queues, each task is claimed from the
+    queue of its own name."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -66,7 +69,7 @@ class ClaimRequest(Asked, BaseModel):
 
 
 class TaskInfo(BaseModel):
-    """One task to run. ``input`` is what the workflow gave."""
+    """One task to run. ``input`` comes from the workflow."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -126,7 +129,7 @@ class TaskInfo(BaseModel):
 
 
 class Claimed(BaseModel):
-    """Empty where nothing came in time: ask again."""
+    """The claimed tasks. Empty if none became available in time: call again."""
 
     tasks: list[TaskInfo]
 
@@ -183,7 +186,7 @@ class FailRequest(Asked, BaseModel):
 
 
 class Accepted(BaseModel):
-    """The answer was taken, now or before."""
+    """The answer was accepted, now or before."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"id": EXAMPLE_TASK, "repeated": False}})
 
@@ -203,7 +206,7 @@ class HeldTask(Asked, BaseModel):
 
 
 class HeartbeatRequest(Asked, BaseModel):
-    """Everything that the worker works on. A task that it leaves out goes to another worker."""
+    """All tasks that the worker runs. A task that it omits goes to another worker."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -224,3 +227,105 @@ class HeartbeatReply(BaseModel):
 
     lost: list[str] = Field(description="Not the worker's any more: stop them, their answers are refused.")
     lease_seconds: float
+
+
+By = Annotated[
+    str | None, Field(max_length=200, description="Who decides; the name of the key is kept beside it.")
+]
+Reason = Annotated[str | None, Field(max_length=4000, description="Why; kept in the history.")]
+_TASK: dict[str, Any] = {
+    "id": EXAMPLE_TASK,
+    "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
+    "workflow": "certify",
+    "node": "certificate",
+    "task": "certificate",
+    "state": "queued",
+    "queue": "office",
+    "attempt": 1,
+    "due": None,
+    "holder": None,
+    "is_remote": True,
+    "docs": "Prints a certificate.",
+    "returns": {"type": "object", "properties": {"number": {"type": "integer"}}},
+    "input": "Ada",
+}
+
+
+class OpenTaskInfo(BaseModel):
+    """A task or a node that is pending or running."""
+
+    model_config = ConfigDict(json_schema_extra={"example": _TASK})
+
+    id: str = Field(description="As remote workers know it, too.")
+    execution: str
+    workflow: str
+    node: str
+    task: str | None = Field(description="The name of the task that it runs; null of a node of another type.")
+    state: TaskState = Field(
+        description="waiting: asleep until its time, a retry's or its own, or for something from outside; paused: its "
+        "execution is."
+    )
+    queue: str
+    attempt: int
+    due: datetime | None = Field(description="When it wakes.")
+    holder: str | None = Field(description="The worker or the remote program that has it.")
+    is_remote: bool = Field(description="Whether other programs run it, and no worker of this application.")
+    docs: str = Field(description="What the declaration of a remote task says.")
+    returns: dict[str, Any] | None = Field(description="JSON Schema of the output of a remote task.")
+    input: Any = Field(default=None, description="What the task is given; only where one task is shown.")
+
+    @staticmethod
+    def of(task: OpenTask) -> OpenTaskInfo:
+        return OpenTaskInfo(**{**structs.asdict(task), "due": maybe_moment(task.due)})
+
+
+class HandRequest(Asked, BaseModel):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"reason": "the printer is broken"}}
+    )
+
+    by: By = None
+    reason: Reason = None
+
+
+class HandCompleteRequest(HandRequest):
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"example": {"output": {"number": 7}, "reason": "printed at the desk"}},
+    )
+
+    output: Annotated[Any, Kept("values", "the output")] = None
+
+
+class HandFailRequest(HandRequest):
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"message": "there is no such person", "retry": False}}
+    )
+
+    message: str = Field(min_length=1, max_length=100_000)
+    retry: bool = Field(
+        default=False,
+        description="Whether the task's retries decide what follows, as after a failure of its own.",
+    )
+
+
+class HandSettled(BaseModel):
+    """The action that was applied to the task."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "id": EXAMPLE_TASK,
+                "execution": _TASK["execution"],
+                "node": "certificate",
+                "action": "complete",
+                "by": "deploy",
+            }
+        }
+    )
+
+    id: str
+    execution: str
+    node: str
+    action: Action
+    by: str | None = Field(description="As the history names it.")

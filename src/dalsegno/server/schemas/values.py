@@ -1,4 +1,4 @@
-"""Small things that several schemas share."""
+"""Types that several schemas share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from pydantic import BaseModel, Field, ValidationInfo, WrapValidator, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from dalsegno.server.texts import NO_NUL
+from dalsegno.server.http.request import NO_NUL
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
-"""Without NUL and control characters, which logs, headers and terminals take amiss."""
+"""Without NUL and control characters, which break logs, headers and terminals."""
 Tags = Annotated[
     dict[
         Annotated[str, Field(min_length=1, max_length=200, pattern=PRINTABLE)],
@@ -32,17 +32,17 @@ class Kept:
 
     kind: Literal["values", "documents", "members"]
     what: str
-    """Its name in messages."""
+    """The field's name in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """Marks a list of objects whose own fields stay JSON where their model says so."""
+    """Marks a list of objects whose own fields stay JSON if their model says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Marks the field that gets the whole body as one document, without the fields ``apart``."""
+    """Marks the field that receives the whole body as one document, without the fields ``apart``."""
 
     apart: tuple[str, ...] = ()
 
@@ -52,22 +52,23 @@ def _kept_or_checked(value: Any, check: Any) -> Any:
 
 
 OrRaw = WrapValidator(_kept_or_checked)
-"""Lets JSON that stays unread pass."""
+"""Accepts JSON that stays unparsed."""
 Input = Annotated[Any, Kept("values", "the input")]
-"""What an execution begins with."""
+"""The input of an execution."""
 
 MOST_UNKNOWN = 20
-"""Fields beyond those of a request's body that are reported one by one."""
+"""Unknown fields of a request's body that are reported one by one."""
 
 
 class Asked(BaseModel):
-    """The body of a request. Its texts hold no NUL: not every store can keep one. Data of the users' own is not looked
-    through."""
+    """The body of a request. Its texts contain no NUL, which not every store can hold. The users' own data are not
+    checked."""
 
     @model_validator(mode="before")
     @classmethod
     def _hold_few_unknown_fields(cls, value: Any) -> Any:
-        """Without this, each of a million fields that do not exist would be an error of its own."""
+        """Limit the number of unknown fields: otherwise each of a million unknown fields would be an error of its
+        own."""
         closed = cls.model_config.get("extra") == "forbid"
         if closed and isinstance(value, dict) and len(value) > len(cls.model_fields) + MOST_UNKNOWN:
             more = len(value) - len(cls.model_fields)
@@ -95,5 +96,5 @@ def maybe_moment(seconds: float | None) -> datetime | None:
 
 
 def stored(raw: bytes | None) -> Any:
-    """Stored JSON as `msgspec.Raw`, to be sent as it is; None where nothing is stored."""
+    """Return stored JSON as `msgspec.Raw`, to be sent unchanged; None if nothing is stored."""
     return None if raw is None or raw == b"null" else msgspec.Raw(raw)

@@ -1,4 +1,4 @@
-"""Webhooks: what is set up, what may be shown of it, and what senders get."""
+"""Schemas of webhooks: settings, their readable part, and replies to senders."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from dalsegno.engine.webhook_signatures import PRESETS, TOLERANCE, Signature, Style
-from dalsegno.engine.webhooks import METHODS, Webhook
+from dalsegno.admin.webhook_signatures import PRESETS, TOLERANCE, Signature, Style
+from dalsegno.admin.webhooks import METHODS, Webhook, WebhookOptions
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 from dalsegno.server.schemas.values import Asked, Tags, moment
@@ -27,7 +27,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 class SignatureSetting(Asked, BaseModel):
-    """How the sender signs. A style has its names of headers; they can be changed one by one."""
+    """The signature scheme of the sender. A style has its header names; each can be changed."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"style": "github"}})
 
@@ -63,7 +63,7 @@ class SignatureSetting(Asked, BaseModel):
 
 
 class WebhookSetting(Asked, BaseModel):
-    """A webhook as it is to be from now on."""
+    """The settings of a webhook."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
@@ -105,29 +105,21 @@ class WebhookSetting(Asked, BaseModel):
     description: str = Field(default="", max_length=1000)
 
     def named(self, id: str, now: float) -> Webhook:
-        return Webhook(
-            id=id,
-            path=self.path.strip("/"),
-            workflow=self.workflow,
-            signature=self.signature.rule(),
-            methods=tuple(dict.fromkeys(self.methods)),
-            headers=tuple(name.lower() for name in self.headers),
-            delivery_header=self.delivery_header.lower(),
-            delivery_field=self._field(),
-            sync_seconds=self.sync_seconds,
-            body_bytes=self.body_bytes,
-            rate=self.rate,
-            enabled=self.enabled,
-            tags=self.tags,
-            description=self.description,
-            created_at=now,
-        )
-
-    def _field(self) -> str:
-        """These senders sign a delivery anew when they repeat it: its id is in the body."""
-        if self.delivery_field is not None:
-            return self.delivery_field
-        return {"stripe": "id", "slack": "event_id"}.get(self.signature.style, "")
+        options: WebhookOptions = {
+            "path": self.path,
+            "signature": self.signature.rule(),
+            "methods": self.methods,
+            "headers": self.headers,
+            "delivery_header": self.delivery_header,
+            "delivery_field": self.delivery_field,
+            "sync_seconds": self.sync_seconds,
+            "body_bytes": self.body_bytes,
+            "rate": self.rate,
+            "enabled": self.enabled,
+            "tags": self.tags,
+            "description": self.description,
+        }
+        return Webhook.new(id, self.workflow, options, now)
 
 
 class SignatureInfo(BaseModel):
@@ -170,7 +162,7 @@ class WebhookInfo(BaseModel):
 
 
 class HookReply(BaseModel):
-    """What the sender of a delivery is told: which execution it started, and its state."""
+    """The reply to the sender of a delivery: the execution it started, and its state."""
 
     model_config = ConfigDict(
         json_schema_extra={

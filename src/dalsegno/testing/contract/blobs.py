@@ -1,4 +1,7 @@
-"""K1 to K5: large values by content, owned by one execution, whole or not at all, counted, and removed in time."""
+"""K1 to K5: large values.
+
+They are addressed by content, owned by one execution, stored whole or not at all, counted, and removed in time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import asyncio
 import pytest
 
 from dalsegno.errors import LimitExceeded, NotFound
-from dalsegno.testing.contract.build import start
+from dalsegno.testing.contract.builders import start
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 

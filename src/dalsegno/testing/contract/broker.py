@@ -1,4 +1,4 @@
-"""B1 and B2: announcements reach workers, and are only ever hints."""
+"""B1 and B2: announcements reach workers, and are only hints."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
-from dalsegno.testing.contract.build import RUN, cancel, start, step, token
+from dalsegno.testing.contract.builders import RUN, cancel, start, step, token
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -27,7 +27,7 @@ async def announce_start(stack: ContractStack, *names: str, queue: str = "defaul
 
 
 async def is_waiting(task: asyncio.Task[list[Lease]]) -> bool:
-    """Whether it is still waiting after everything that was ready to run has run."""
+    """Return True if the claim still waits after all ready callbacks have run."""
     for _ in range(20):
         await asyncio.sleep(0)
     return not task.done()
@@ -178,7 +178,7 @@ class BrokerHints(Topic):
 
 
 async def _collect(stack: ContractStack, worker: str, seen: list[str], enough: int) -> list[Lease]:
-    """Takes until all workers together have seen enough."""
+    """Claim until all workers together have seen enough."""
     leases: list[Lease] = []
     while len(seen) < enough:
         leases = await take(stack, worker, limit=3)

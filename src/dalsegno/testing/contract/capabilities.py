@@ -1,7 +1,7 @@
-"""What a backend can do, declared as data, and how a binding picks its topics by it.
+"""Capabilities of a backend, declared as data, from which a binding selects its topics.
 
-Nothing in the suite asks a backend for its name, and nothing is skipped while tests run: a topic that a backend
-does not support is simply not part of its binding.
+The suite never asks a backend for its name and skips nothing at run time: an unsupported topic is not part of the
+binding.
 """
 
 from __future__ import annotations
@@ -27,11 +27,21 @@ Feature = Literal[
     "durable",
     "shared",
 ]
-"""commit: ``commit``, ``claim`` and reading · gates: ``AdjustGate``, ``gate_used`` · cancelling: ``CancelTokens`` ·
-pausing: ``PauseExecution``, ``ResumeExecution`` · leases: ``lease``, ``release``, ``heartbeat``, ``expire`` · time:
-``wake`` · sweep: ``sweep``, ``untouched`` · scripts: ``machine``, signals, and all effects about them · limits:
-slots and rates by key · pending: executions that wait to be begun, ``BeginExecution`` · durable: the store outlives its
-connection · shared: several processes use one store."""
+"""The features of a backend.
+
+* commit: ``commit``, ``claim`` and reading.
+* gates: ``AdjustGate``, ``gate_used``.
+* cancelling: ``CancelTokens``.
+* pausing: ``PauseExecution``, ``ResumeExecution``.
+* leases: ``lease``, ``release``, ``heartbeat``, ``expire``.
+* time: ``wake``.
+* sweep: ``sweep``, ``untouched``.
+* scripts: ``machine``, signals, and all effects on them.
+* limits: slots and rates by key.
+* pending: executions that have not begun yet, ``BeginExecution``.
+* durable: the store outlives its connection.
+* shared: several processes use one store.
+"""
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
@@ -60,7 +70,7 @@ WHOLE_STACK: frozenset[Feature] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """``guarantees`` lets an adapter that is being built bind some before it has them all."""
+    """``guarantees`` restricts a binding to some guarantees while an adapter is under development."""
 
     features: frozenset[Feature] = WHOLE_STACK
     guarantees: frozenset[str] = ALL_GUARANTEES
@@ -70,7 +80,7 @@ class Capabilities:
 
 
 class Topic:
-    """Tests about one thing. A binding provides the fixture ``stack``, which yields a fresh ContractStack."""
+    """Tests of one topic. A binding provides the fixture ``stack``, which yields a fresh ContractStack."""
 
     guarantees: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[Feature]] = frozenset(("commit",))

@@ -1,4 +1,4 @@
-"""R1 to R4: records that are compared before they change, and logs in order."""
+"""R1 to R4: records are compared before they change, and logs are in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a binding gives the suite: the ports of one fresh store, a clock that can be set, and a few conveniences."""
+"""The input of the suite from a binding: the ports of one fresh store, a settable clock, and convenience methods."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import Any, NoReturn, cast
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.event import Event, EventKind
 from dalsegno.model.execution import ExecutionView
+from dalsegno.model.inspection import Inspection
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken, TokenView
 from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
-from dalsegno.ports.ledger import Inspection, Ledger
+from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
 from dalsegno.ports.records import Records
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.contract.build import RUN, start
+from dalsegno.testing.contract.builders import RUN, start
 
 ALL_QUEUES = (SYSTEM_QUEUE, DEFAULT_QUEUE)
 PATIENCE = 100
-"""How often a deferred transition is sent again before a test gives up."""
+"""Number of times that a deferred transition is sent again before a test fails."""
 
 
 class Unbound:
-    """Stands in for a port that a binding did not give. Using it says so."""
+    """Replaces a port that a binding did not give. Using it raises an error that says so."""
 
     def __init__(self, what: str) -> None:
         self.what = what
@@ -54,7 +55,7 @@ NO_SECOND: Any = Unbound("second")
 
 @dataclass(frozen=True)
 class Picture:
-    """Everything visible of one execution. Equal pictures: nothing changed."""
+    """Everything visible of one execution. Equal pictures mean that nothing changed."""
 
     inspection: Inspection | None
     events: tuple[Event, ...]
@@ -63,12 +64,13 @@ class Picture:
 
 @dataclass
 class ContractStack:
-    """The ports of one store that holds nothing yet.
+    """The ports of one empty store.
 
-    ``reopen`` drops the connection without ceremony, as a crash would, and opens the same store again (feature
-    ``durable``). ``second`` opens the same store once more beside this one, as another process would (feature
-    ``shared``). Both return a stack of their own with the same clock; the binding closes them all in the end.
-    ``read_events`` is for a ledger that has no archive yet; else events are read from the archive.
+    * ``reopen`` drops the connection without closing it, as a crash would, and opens the same store again (feature
+      ``durable``).
+    * ``second`` opens the same store beside this one, as another process would (feature ``shared``).
+    * Both return a new stack with the same clock; the binding closes them all in the end.
+    * ``read_events`` is for a ledger that has no archive yet; otherwise events are read from the archive.
     """
 
     ledger: Ledger
@@ -85,7 +87,7 @@ class ContractStack:
     # -- committing -------------------------------------------------------------------------------------------
 
     async def commit(self, *batch: Transition) -> list[Outcome]:
-        """One outcome per transition. What was deferred is sent again, as an engine would."""
+        """Commit and return one outcome per transition. Deferred transitions are sent again, as an engine would."""
         outcomes = await self.ledger.commit(batch)
         for _ in range(PATIENCE):
             again = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Deferred)]
@@ -98,13 +100,13 @@ class ContractStack:
         return outcomes
 
     async def apply(self, *batch: Transition) -> list[Applied]:
-        """Commits what must be applied."""
+        """Commit transitions that must all be applied."""
         outcomes = await self.commit(*batch)
         assert all(isinstance(outcome, Applied) for outcome in outcomes), outcomes
         return cast(list[Applied], outcomes)
 
     async def begin(self, *tokens: NewToken, execution: str = RUN) -> dict[str, Lease]:
-        """Starts an execution with these tokens and claims them."""
+        """Start an execution with these tokens and claim them."""
         await self.apply(start(execution, *tokens))
         return await self.take()
 
@@ -116,7 +118,7 @@ class ContractStack:
         return await self.ledger.claim(worker, queues, limit)
 
     async def take(self, worker: str = "w1") -> dict[str, Lease]:
-        """Leases for everything that is ready, by token id."""
+        """Lease everything that is ready, by token id."""
         return {lease.token: lease for lease in await self.claim(1000, worker=worker)}
 
     # -- looking ----------------------------------------------------------------------------------------------

@@ -1,69 +1,107 @@
-"""All topics of the suite, and which of them a backend binds."""
+"""All topics of the suite, and the selection for a backend."""
 
 from __future__ import annotations
 
-from dalsegno.testing.contract.archive_definitions import ArchiveAliases, ArchiveDefinitions
-from dalsegno.testing.contract.archive_executions import ArchiveHistory, ArchiveListing, ArchiveRetention
-from dalsegno.testing.contract.archive_kinds import ArchiveKinds
-from dalsegno.testing.contract.archive_removal import ArchiveRemovedDefinitions
-from dalsegno.testing.contract.archive_schedules import ArchiveSchedules
-from dalsegno.testing.contract.archive_search import ArchiveText, ArchiveTimes, ArchiveToldHistory
+from dalsegno.testing.contract.archive.definitions import (
+    ArchiveAliases,
+    ArchiveDefinitions,
+    ArchiveRemovedDefinitions,
+)
+from dalsegno.testing.contract.archive.executions import (
+    ArchiveHistory,
+    ArchiveKinds,
+    ArchiveListing,
+    ArchiveRetention,
+    ArchiveUnfinishedCleanups,
+)
+from dalsegno.testing.contract.archive.search import (
+    ArchiveHistoryText,
+    ArchiveSchedules,
+    ArchiveText,
+    ArchiveTimes,
+)
 from dalsegno.testing.contract.blobs import BlobStorage
 from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
 from dalsegno.testing.contract.capabilities import Capabilities, Topic
 from dalsegno.testing.contract.clock import SharedClock
-from dalsegno.testing.contract.durable import DurableStore, SharedStore
-from dalsegno.testing.contract.durable_scripts import DurableScripts, SharedScripts
-from dalsegno.testing.contract.ledger_barriers import LedgerAnyBarriers, LedgerBarriers, LedgerSkippedSlots
-from dalsegno.testing.contract.ledger_cancelling import LedgerCancelling
-from dalsegno.testing.contract.ledger_children import LedgerArrivals, LedgerDeliveries, LedgerNotices
-from dalsegno.testing.contract.ledger_ending import LedgerEndIfLast, LedgerEnding
-from dalsegno.testing.contract.ledger_fused import LedgerFusedCommits
-from dalsegno.testing.contract.ledger_gates import LedgerGates
-from dalsegno.testing.contract.ledger_handover import LedgerHandOver
-from dalsegno.testing.contract.ledger_history import LedgerHistory
-from dalsegno.testing.contract.ledger_ids import LedgerIds
-from dalsegno.testing.contract.ledger_isolation import LedgerClaims, LedgerIsolation
-from dalsegno.testing.contract.ledger_items import LedgerItemEnding
-from dalsegno.testing.contract.ledger_leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
-from dalsegno.testing.contract.ledger_limits import LedgerLimits, LedgerSlots, SharedLimits
-from dalsegno.testing.contract.ledger_machines import LedgerCompletions, LedgerMachines
-from dalsegno.testing.contract.ledger_once import LedgerOnce
-from dalsegno.testing.contract.ledger_pause import LedgerPause, LedgerPauseAndLeases, LedgerPauseAndTime
-from dalsegno.testing.contract.ledger_payloads import LedgerNames, LedgerPayloads
-from dalsegno.testing.contract.ledger_pending import (
+from dalsegno.testing.contract.durable import DurableScripts, DurableStore, SharedScripts, SharedStore
+from dalsegno.testing.contract.ledger.barriers import LedgerAnyBarriers, LedgerBarriers, LedgerSkippedSlots
+from dalsegno.testing.contract.ledger.children import LedgerArrivals, LedgerDeliveries, LedgerNotices
+from dalsegno.testing.contract.ledger.commits import (
+    LedgerIds,
+    LedgerNames,
+    LedgerOnce,
+    LedgerOutbox,
+    LedgerPayloads,
+    LedgerTags,
+    LedgerWhole,
+)
+from dalsegno.testing.contract.ledger.ending import (
+    LedgerCancelling,
+    LedgerEndIfLast,
+    LedgerEnding,
+    LedgerReconciling,
+    LedgerSweep,
+)
+from dalsegno.testing.contract.ledger.fairness import (
+    LedgerClaims,
+    LedgerIsolation,
+    LedgerObsoleteLeases,
+    LedgerPassedOver,
+)
+from dalsegno.testing.contract.ledger.history import LedgerExamination, LedgerHistory
+from dalsegno.testing.contract.ledger.joins import (
+    LedgerGates,
+    LedgerItemEnding,
+    LedgerSleepingJoins,
+    LedgerSplitBarriers,
+)
+from dalsegno.testing.contract.ledger.leases import LedgerFences, LedgerLostWorkers, LedgerNamedLeases
+from dalsegno.testing.contract.ledger.limits import (
+    LedgerLimits,
+    LedgerQueues,
+    LedgerRates,
+    LedgerSlots,
+    LedgerTurns,
+    SharedLimits,
+)
+from dalsegno.testing.contract.ledger.machines import (
+    LedgerCompletions,
+    LedgerFusedCommits,
+    LedgerHandOver,
+    LedgerMachines,
+)
+from dalsegno.testing.contract.ledger.pending import (
     DurablePending,
     LedgerPending,
+    LedgerPendingInLine,
     LedgerPendingReconciling,
     LedgerPendingScripts,
     SharedPending,
 )
-from dalsegno.testing.contract.ledger_pending_in_line import LedgerPendingInLine
-from dalsegno.testing.contract.ledger_queues import LedgerQueues
-from dalsegno.testing.contract.ledger_rates import LedgerRates, LedgerTurns
-from dalsegno.testing.contract.ledger_requests import (
+from dalsegno.testing.contract.ledger.requests import (
+    LedgerByHand,
     LedgerCancelRequests,
     LedgerDroppedTokens,
     LedgerOrders,
     LedgerScriptSweep,
+    LedgerStartedRuns,
 )
-from dalsegno.testing.contract.ledger_shares import LedgerObsoleteLeases, LedgerPassedOver
-from dalsegno.testing.contract.ledger_signals import LedgerSignalledTokens, LedgerSignals
-from dalsegno.testing.contract.ledger_sleeping_joins import LedgerSleepingJoins
-from dalsegno.testing.contract.ledger_split import LedgerSplitBarriers
-from dalsegno.testing.contract.ledger_sweep import LedgerReconciling, LedgerSweep
-from dalsegno.testing.contract.ledger_tags import LedgerTags
-from dalsegno.testing.contract.ledger_time import (
+from dalsegno.testing.contract.ledger.signals import LedgerSignalledTokens, LedgerSignals
+from dalsegno.testing.contract.ledger.time import (
     LedgerDeadlines,
+    LedgerHurriedTokens,
     LedgerLateTimers,
     LedgerMovedTokens,
+    LedgerPause,
+    LedgerPauseAndLeases,
+    LedgerPauseAndTime,
     LedgerTimers,
 )
-from dalsegno.testing.contract.ledger_waking import LedgerWaking
-from dalsegno.testing.contract.ledger_whole import LedgerOutbox, LedgerWhole
-from dalsegno.testing.contract.limits_model import LimitsComparison
-from dalsegno.testing.contract.model import ModelComparison, ScriptComparison
-from dalsegno.testing.contract.pending_twins import PendingComparison
+from dalsegno.testing.contract.ledger.waking import LedgerWaking
+from dalsegno.testing.contract.random.interleavings import ModelComparison, ScriptComparison
+from dalsegno.testing.contract.random.limits import LimitsComparison
+from dalsegno.testing.contract.random.pending import PendingComparison
 from dalsegno.testing.contract.records import RecordsAndLogs
 
 TOPICS: tuple[type[Topic], ...] = (
@@ -79,14 +117,17 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerSplitBarriers,
     LedgerIds,
     LedgerFences,
+    LedgerByHand,
     LedgerLostWorkers,
     LedgerNamedLeases,
     LedgerObsoleteLeases,
     LedgerPassedOver,
     LedgerQueues,
+    LedgerExamination,
     LedgerTimers,
     LedgerLateTimers,
     LedgerMovedTokens,
+    LedgerHurriedTokens,
     LedgerDeadlines,
     LedgerSleepingJoins,
     LedgerPause,
@@ -121,6 +162,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerArrivals,
     LedgerCancelRequests,
     LedgerDroppedTokens,
+    LedgerStartedRuns,
     LedgerOrders,
     LedgerScriptSweep,
     LedgerTags,
@@ -134,8 +176,9 @@ TOPICS: tuple[type[Topic], ...] = (
     ArchiveKinds,
     ArchiveTimes,
     ArchiveText,
-    ArchiveToldHistory,
+    ArchiveHistoryText,
     ArchiveRetention,
+    ArchiveUnfinishedCleanups,
     ArchiveRemovedDefinitions,
     BlobStorage,
     RecordsAndLogs,
@@ -155,6 +198,6 @@ TOPICS: tuple[type[Topic], ...] = (
 
 
 def bind(capabilities: Capabilities) -> dict[str, type[Topic]]:
-    """Test classes for the topics these capabilities cover, under names that pytest collects."""
+    """Return the test classes for these capabilities, under names that pytest collects."""
     covered = [topic for topic in TOPICS if capabilities.cover(topic)]
     return {f"Test{topic.__name__}": type(f"Test{topic.__name__}", (topic,), {}) for topic in covered}

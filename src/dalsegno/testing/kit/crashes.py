@@ -1,4 +1,4 @@
-"""Crashes on purpose: at which commit a worker dies, and the ledger that makes it so."""
+"""Deliberate crashes: the commit at which a worker dies, and the ledger that causes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from dalsegno.adapters.memory import MemoryLedger
 from dalsegno.model.effect import FinishExecution, SaveMachine
 from dalsegno.model.transition import Applied, Outcome, Transition
-from dalsegno.testing.kit.life import Life
+from dalsegno.testing.kit.worker_life import Life
 
 When = Literal["before", "after"]
 
@@ -20,14 +20,15 @@ When = Literal["before", "after"]
 class Crash:
     """The worker dies just before or just after its ``number``-th commit (the first is 1).
 
-    *Before*: what the step has done is lost, and it is done again: its task runs twice, with the same idempotency key.
-    *After*: the step is recorded, but nobody has gone on from it yet.
+    * *Before*: the result of the step is lost and the step runs again: its task runs twice, with the same idempotency
+      key.
+    * *After*: the step is recorded, but no following step has started yet.
     """
 
     when: When
     number: int
     place: str = ""
-    """Where the workflow stood, for people."""
+    """The position of the workflow, for messages."""
 
     def __str__(self) -> str:
         at = f" ({self.place})" if self.place else ""
@@ -36,14 +37,14 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One step that took effect, as far as tests care."""
+    """One committed step, as far as tests need it."""
 
     number: int
     transition: Transition
 
     @property
     def line(self) -> int:
-        """The line of a script it is about: where it stopped, or called the task; 0 where there is none."""
+        """Return the line of the script at which it stopped or called the task; 0 without a line."""
         saved = self._saved()
         if saved is not None and not self.ends:
             return saved.line
@@ -52,7 +53,7 @@ class Committed:
 
     @property
     def suspends(self) -> bool:
-        """Whether a script has come to an await with it."""
+        """Return True if a script has reached an await with this step."""
         return self._saved() is not None and not self.ends
 
     @property
@@ -65,18 +66,18 @@ class Committed:
 
 
 class CrashPlan:
-    """What is to happen at which commit; shared by all lives of one system, each crash happens once."""
+    """The crashes to cause, by commit. All lives of one system share it; each crash happens once."""
 
     def __init__(self) -> None:
         self.committed: list[Committed] = []
         self.every: int | None = None
-        """Crashes after each so-manieth commit, and whenever a script has come to an await."""
+        """Crash after every n-th commit, and whenever a script has reached an await."""
         self.happened: list[tuple[Crash, Transition]] = []
         self._planned: list[Crash] = []
         self._base = 0
 
     def arm(self, crash: Crash) -> None:
-        """Commits are counted from here."""
+        """Add a crash. Its commits are counted from now."""
         self._base = len(self.committed)
         self._planned.append(crash)
 
@@ -89,7 +90,7 @@ class CrashPlan:
 
     @property
     def commits(self) -> int:
-        """Since a crash was armed last, or from the beginning."""
+        """Return the commits since the last crash was armed, or from the beginning."""
         return len(self.committed) - self._base
 
     def strikes_before(self, transition: Transition) -> bool:
@@ -113,7 +114,7 @@ class CrashPlan:
 
 
 class CrashingLedger:
-    """The ledger as one life of the worker commits to it, one transition at a time."""
+    """The ledger to which one life of the worker commits, one transition at a time."""
 
     def __init__(
         self, truth: MemoryLedger, life: Life, plan: CrashPlan, crash: Callable[[Life], None]

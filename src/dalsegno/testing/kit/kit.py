@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import time
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -11,22 +12,23 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import msgspec
 
+from dalsegno.admin.triggers import triggers_of
 from dalsegno.app import App
-from dalsegno.engine.approvals import Approval
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.operations.approvals import Approval
 from dalsegno.errors import InvalidInput, UsageError
+from dalsegno.event_loop_host import Host
 from dalsegno.handle import Handle
-from dalsegno.hosting import Host
 from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.kit.clock import Duration
 from dalsegno.testing.kit.crashes import Crash
+from dalsegno.testing.kit.fakes import WORKFLOW, KitTypes, stand_in_script
 from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
-from dalsegno.testing.kit.resuming import Trial, check_resumable, every_crash
+from dalsegno.testing.kit.resumability import Trial, check_resumable, every_crash
 from dalsegno.testing.kit.sources import Source, read_source
-from dalsegno.testing.kit.standins import WORKFLOW, KitTypes, stand_in_script
 from dalsegno.testing.kit.system import Equipment, System
-from dalsegno.testing.kit.timekeeping import Duration
 
 T = TypeVar("T")
 Workflow: TypeAlias = str | Path | Mapping[str, Any] | DurableTask[..., Any] | DurableWorkflow[..., Any]
@@ -39,12 +41,13 @@ PATIENCE = 10.0
 class TestKit:
     """Runs an application's workflows inside a test. Enter it with ``with`` or ``async with``.
 
-    Inside, the application itself is under test: its store is memory, its worker runs, and whatever the code under
-    test does with it happens here. Time stands still while anything runs, and skips ahead to the next timer while the
-    test waits for a result; with ``skip=False`` only ``advance`` moves it.
+    * Inside, the application itself is under test: its store is memory, its worker runs, and every call that the code
+      under test makes on it happens here.
+    * Time stands still while a step runs, and skips to the next timer while the test waits for a result. With
+      ``skip=False`` only ``advance`` moves it.
     """
 
-    __test__ = False  # pytest shall not take the class for a test
+    __test__ = False  # keeps pytest from collecting the class
 
     def __init__(
         self,
@@ -56,8 +59,10 @@ class TestKit:
         crash_after: int | None = None,
         crash_before: int | None = None,
     ) -> None:
-        """``now``: what the clock shows at first (default: the real time). ``patience``: how many real seconds a wait
-        may take before it fails."""
+        """``now``: the initial time of the clock (default: the real time).
+
+        ``patience``: real seconds until a wait fails.
+        """
         self.app = app if app is not None else App("memory:")
         self.clock = FakeClock(_moment(now))
         self.task, self.workflow, self.node = self.app.task, self.app.workflow, self.app.node
@@ -101,7 +106,7 @@ class TestKit:
             self._leave(quietly=kind is not None)
 
     def _leave(self, *, quietly: bool) -> None:
-        """``quietly``: the test has failed already, and that must be seen."""
+        """``quietly``: the test has failed already, and its own error must be reported."""
         __tracebackhide__ = True
         system, self._host, self._system = self._running, None, None
         if not quietly:
@@ -117,7 +122,8 @@ class TestKit:
 
     def _equipment(self, tasks: KitTasks) -> Equipment:
         app = self.app
-        return Equipment(self._types, {**app.services(), "tasks": tasks}, app.settings, app.workflows)
+        settings = dataclasses.replace(app.settings, missing_tasks="fail")  # there is no other worker
+        return Equipment(self._types, {**app.services(), "tasks": tasks}, settings, app.workflows)
 
     def _begin(self, host: Host) -> None:
         self._host = host
@@ -133,8 +139,11 @@ class TestKit:
         raises: Failure | None = None,
         side_effect: SideEffect | None = None,
     ) -> Mock:
-        """Replaces a task, registered or not, until the kit is left. ``side_effect``: a function that is called as the
-        task would be, or a list of answers in which exceptions are raised."""
+        """Replace a task, registered or not, until the kit is left.
+
+        ``side_effect``: a function that is called as the task would be, or a list of answers in which exceptions are
+        raised.
+        """
         name = task.name if isinstance(task, DurableTask) else task
         replaced = self.app.tasks.find(name)
         mock = Mock(name, replaced, returns=returns, raises=raises, side_effect=side_effect)
@@ -149,7 +158,7 @@ class TestKit:
         raises: Failure | None = None,
         side_effect: SideEffect | None = None,
     ) -> Mock:
-        """Replaces a node type, in graphs and in ``Node.run``; its calls are recorded with their parameters."""
+        """Replace a node type, in graphs and in ``Node.run``; its calls are recorded with their parameters."""
         mock = Mock(f"node:{type}", None, returns=returns, raises=raises, side_effect=side_effect)
         self._types.mock(type, mock, self._tasks)
         return mock
@@ -162,7 +171,7 @@ class TestKit:
         raises: Failure | None = None,
         side_effect: SideEffect | None = None,
     ) -> Mock:
-        """Replaces a workflow that others start as their child, deployed or not."""
+        """Replace a workflow that others start as their child, deployed or not."""
         return self._call(self._mock_workflow(workflow, returns, raises, side_effect))
 
     async def amock_workflow(
@@ -176,16 +185,19 @@ class TestKit:
         return await self._acall(self._mock_workflow(workflow, returns, raises, side_effect))
 
     def unmock(self, task: str | DurableTask[..., Any]) -> None:
-        """The task itself runs again."""
+        """Restore the task itself."""
         self._tasks.unmock(task.name if isinstance(task, DurableTask) else task)
 
     @property
     def calls(self) -> list[Call]:
-        """Every attempt of every task so far, mocked or not."""
+        """Return every attempt of every task so far, mocked or not."""
         return self._tasks.calls
 
     def deploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
-        """A script or graph: a file, a source text, or a document. Schedules of its nodes fire in the test's time."""
+        """Deploy a script or graph: a file, a source text, or a document.
+
+        Schedules of its nodes fire in the test's time.
+        """
         return self._call(self._deploy_for_good(read_source(workflow, name)))
 
     async def adeploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
@@ -200,21 +212,21 @@ class TestKit:
         return await self._acall(self._start(workflow, args, fields))
 
     def run(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
-        """Starts a workflow and returns its result, however many days it takes."""
+        """Start a workflow and return its result, regardless of the virtual time it takes."""
         return self._call(self._run(workflow, args, fields))
 
     async def arun(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
         return await self._acall(self._run(workflow, args, fields))
 
     def signal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
-        """Sends a signal, and lets everything happen that follows from it at once."""
+        """Send a signal, and wait for everything that follows from it without time passing."""
         self._call(self._signal(execution, name, payload))
 
     async def asignal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
         await self._acall(self._signal(execution, name, payload))
 
     def approvals(self, execution: Handle | str) -> list[Approval]:
-        """What an execution and its children ask people, once everything has happened that needs no time."""
+        """Return the open approvals of an execution and its children, once the system is idle."""
         return self._call(self._approvals(execution))
 
     async def aapprovals(self, execution: Handle | str) -> list[Approval]:
@@ -231,8 +243,11 @@ class TestKit:
         comment: str | None = None,
         index: int | Sequence[int] | None = None,
     ) -> None:
-        """Answers what an execution asks with ``approved`` or ``rejected``, and lets everything happen that follows
-        from it at once. ``node`` and ``index`` are needed where it asks several things."""
+        """Answer an approval with ``approved`` or ``rejected``, and wait for everything that follows without time
+        passing.
+
+        ``node`` and ``index`` are required if the execution has several open approvals.
+        """
         self._call(self._decide(execution, decision, data, node, by, comment, index))
 
     async def adecide(
@@ -252,18 +267,18 @@ class TestKit:
 
     @property
     def now(self) -> dt.datetime:
-        """What the clock shows, in UTC."""
+        """Return the time of the clock, in UTC."""
         return dt.datetime.fromtimestamp(self.clock.now(), dt.UTC)
 
     def advance(self, duration: Duration) -> None:
-        """Moves the clock; what comes due on the way runs at its own time. Seconds, ``"7d"`` or a timedelta."""
+        """Move the clock by seconds, ``"7d"`` or a timedelta; everything due on the way runs at its own time."""
         self._call(self._running.time.advance(duration))
 
     async def aadvance(self, duration: Duration) -> None:
         await self._acall(self._running.time.advance(duration))
 
     def idle(self) -> None:
-        """Returns when everything has happened that can happen without time passing."""
+        """Wait until everything that needs no time has happened."""
         self._call(self._running.time.until_idle())
 
     async def aidle(self) -> None:
@@ -272,27 +287,27 @@ class TestKit:
     # -- crashes --------------------------------------------------------------------------------------------------
 
     def crash(self, at: Crash | None = None) -> None:
-        """The worker dies now, or at a point that ``crashes`` gave; another goes on with what is stored."""
+        """Let the worker die now, or at a point that ``crashes`` returned; another one takes over."""
         self._call(self._crash(at))
 
     async def acrash(self, at: Crash | None = None) -> None:
         await self._acall(self._crash(at))
 
     def crash_after(self, commits: int) -> None:
-        """The worker dies when it has committed so many steps from now on."""
+        """Let the worker die after that many commits from now on."""
         self.crash(Crash("after", commits))
 
     def crash_before(self, commits: int) -> None:
-        """The worker dies with its step done and not committed: that step is done again."""
+        """Let the worker die with its step done and not committed: the step runs again."""
         self.crash(Crash("before", commits))
 
     @property
     def restarts(self) -> int:
-        """How often a new worker took over."""
+        """Return how often a new worker took over."""
         return self._running.lives - 1
 
     def crashes(self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any) -> list[Crash]:
-        """Every point at which a worker can die in a run of this workflow, found by running it once beside the test."""
+        """Return every point at which a worker can die in a run of this workflow, found by a separate run."""
         return self._call(every_crash(self._trial(workflow, args, fields, signals)))
 
     async def acrashes(
@@ -303,8 +318,11 @@ class TestKit:
     def assert_resumable(
         self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any
     ) -> None:
-        """Runs the workflow undisturbed, and then once per await with a stop there: the worker dies, and a new one
-        loads what was stored. Result and task calls must be the same each time. ``signals`` are sent at the start."""
+        """Check that the workflow gives the same result and task calls if its worker dies at any await.
+
+        It runs once undisturbed, and once per await: there the worker dies, and a new one loads the stored state.
+        ``signals`` are sent at the start.
+        """
         self._call(check_resumable(self._trial(workflow, args, fields, signals)))
 
     async def aassert_resumable(
@@ -345,12 +363,11 @@ class TestKit:
         return definition
 
     async def _deploy_for_good(self, source: Source) -> Definition:
-        """With the schedules and webhooks that its nodes stand for; what a test merely runs makes none."""
+        """Deploy with the schedules and webhooks of its nodes. A workflow that a test merely runs creates none."""
         definition = await self._deploy(source)
-        triggers = self._running.desk.triggers
-        changes = await triggers.changes(definition.name, definition.kind, definition.source)
-        made = await triggers.apply(definition.name, changes)
-        return msgspec.structs.replace(definition, triggers=made)
+        triggers = triggers_of(self._running.desk)
+        await triggers.changes(definition.name, definition.kind, definition.source)
+        return msgspec.structs.replace(definition, triggers=await triggers.settle(definition.name))
 
     async def _mock_workflow(
         self,
@@ -365,7 +382,7 @@ class TestKit:
         return self.mock(WORKFLOW + name, returns=returns, raises=raises, side_effect=side_effect)
 
     async def _store_workflows(self) -> None:
-        """Those of the application, and then what stands in for some of them."""
+        """Store the workflows of the application, then those that replace some of them."""
         await self.app.workflows.ensure_all(self._running.desk.client)
         for source in self._stand_ins.values():
             await self._deploy(source)

@@ -1,20 +1,55 @@
-"""Mocked tasks: what they answer, and how they were called."""
+"""Mocked tasks: their answers and their recorded calls.
+
+``pytest.fail``, ``skip`` and ``exit`` inside a task apply to the test, regardless of how the workflow handles the
+failed task.
+"""
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from dalsegno.engine.tasks import Task, Tasks, make_task
+from dalsegno.engine.steps.tasks import Task, Tasks, fitting_output, make_task
 from dalsegno.errors import InvalidInput
-from dalsegno.lang.python import DurableTask
-from dalsegno.lang.python.typed import to_plain
+from dalsegno.lang.python import DurableRemoteTask, DurableTask
+from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.ports.node import NodeContext, NodeError
-from dalsegno.testing.kit.verdicts import Verdicts
+
+
+class Verdicts:
+    """Passes test outcomes raised in tasks to the system that the test waits for."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[BaseException], None] = _to_nobody
+
+    @contextmanager
+    def overheard(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            if _is_verdict(error):
+                self.tell(error)
+            raise
+
+
+def _to_nobody(_: BaseException) -> None:
+    """Used while no system is open."""
+
+
+def _is_verdict(error: BaseException) -> bool:
+    """Return True for an exception of pytest.
+
+    The kit does not import pytest; without it there are no such exceptions.
+    """
+    outcomes = sys.modules.get("_pytest.outcomes")
+    return outcomes is not None and isinstance(error, outcomes.OutcomeException | outcomes.Exit)
+
 
 Failure = BaseException | type[BaseException]
 SideEffect = Callable[..., Any] | Iterable[Any]
@@ -22,7 +57,7 @@ SideEffect = Callable[..., Any] | Iterable[Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One attempt of a task. ``input`` is what the workflow gave it, as JSON; ``key`` is the idempotency key."""
+    """One attempt of a task. ``input`` is the workflow's input to it, as JSON; ``key`` is the idempotency key."""
 
     task: str
     input: Any
@@ -36,7 +71,7 @@ class Call:
 
 
 def shown(value: Any) -> str:
-    """A value in a message, not too long."""
+    """Format a value for a message, with limited length."""
     try:
         text = msgspec.json.encode(value).decode()
     except (TypeError, ValueError):
@@ -45,7 +80,7 @@ def shown(value: Any) -> str:
 
 
 class Mock:
-    """Stands in for a task. Retries, queue and timeout stay those of the task it replaces, if there is one."""
+    """Replaces a task. Retries, queue and timeout are those of the replaced task, if there is one."""
 
     def __init__(
         self,
@@ -76,7 +111,7 @@ class Mock:
 
     @property
     def call_count(self) -> int:
-        """Attempts: a call that is retried counts again."""
+        """The number of attempts: a retried call counts again."""
         return len(self.calls)
 
     @property
@@ -84,7 +119,7 @@ class Mock:
         return [call.input for call in self.calls]
 
     def fresh(self) -> Mock:
-        """The same mock as if it had never been called: for a run beside the test's own."""
+        """Return the same mock without calls, for a run beside the test's own."""
         given = {"returns": self._returns, "raises": self._raises, "side_effect": self._side_effect}
         return Mock(self.name, self._replaced, **given)
 
@@ -112,13 +147,13 @@ class Mock:
             raise AssertionError(self._count_is_wrong(count))
 
     def assert_called_once_with(self, *args: Any, **kwargs: Any) -> None:
-        """Arguments as the workflow writes them: those of the function, or one input, or its fields by name."""
+        """Arguments in the spelling of the workflow: those of the function, or one input, or its fields by name."""
         __tracebackhide__ = True
         self.assert_called_once()
         self.assert_called_with(*args, **kwargs)
 
     def assert_called_with(self, *args: Any, **kwargs: Any) -> None:
-        """The last call."""
+        """Check the last call."""
         __tracebackhide__ = True
         self.assert_called()
         wanted = self._bound(args, kwargs)
@@ -151,8 +186,7 @@ class Mock:
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         task = self._replaced
         if task is not None:
-            durable = DurableTask(task.function, task.name, context_parameter=task.context_parameter)
-            return durable.bind(*args, **kwargs)
+            return _callable_of(task).bind(*args, **kwargs)
         if len(args) + bool(kwargs) > 1:
             raise InvalidInput(
                 f"task '{self.name}' is not registered, so its input is one value: give that, or its fields by name"
@@ -160,14 +194,15 @@ class Mock:
         return to_plain(kwargs or (args[0] if args else None), f"the input of task '{self.name}'")
 
     def _alike(self, found: Any, wanted: Any) -> bool:
-        takes_nothing = self._replaced is not None and not self._replaced.parameters
+        replaced = self._replaced
+        takes_nothing = replaced is not None and not replaced.is_remote and not replaced.parameters
         return found == wanted or (takes_nothing and not found and not wanted)
 
     # -- answering ------------------------------------------------------------------------------------------------
 
     @property
     def function(self) -> Task | None:
-        """The side effect as a task, where it is a function: it is called as any task is."""
+        """The side effect as a task, if it is a function: it is called like any task."""
         function = self._side_effect
         if not callable(function):
             return None
@@ -199,8 +234,14 @@ class Mock:
         )
 
 
+def _callable_of(task: Task) -> DurableTask[..., Any]:
+    if task.is_remote:
+        return DurableRemoteTask(task.name, task.returns, queue=task.queue or "")
+    return DurableTask(task.function, task.name, context_parameter=task.context_parameter)
+
+
 def _plainly_called(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What takes any arguments (a ``unittest.mock.Mock`` does) is given the input as one."""
+    """Pass the input as one argument to a function that takes any arguments (a ``unittest.mock.Mock`` does)."""
     parameters = inspect.signature(function).parameters.values()
     if all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in parameters):
         return function
@@ -217,8 +258,13 @@ def _plainly_called(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _sent(task: Task, output: Any) -> Any:
+    """Convert to JSON, as a remote worker's answer would be."""
+    return to_plain(output, f"the output of remote task '{task.name}'")
+
+
 class KitTasks(Tasks):
-    """The tasks of an application, with mocks before them, and a record of every call."""
+    """The tasks of an application, overridden by mocks, with a record of every call."""
 
     def __init__(self, real: Tasks) -> None:
         super().__init__()
@@ -239,7 +285,7 @@ class KitTasks(Tasks):
         self._tasks.pop(name, None)
 
     def beside(self) -> KitTasks:
-        """The same tasks and mocks with nothing recorded, for a run beside the test's own."""
+        """Return the same tasks and mocks without recorded calls, for a run beside the test's own."""
         other = KitTasks(self._real)
         for mock in self.mocks.values():
             other.mock(mock.fresh())
@@ -256,12 +302,26 @@ class KitTasks(Tasks):
         self.calls.append(call)
         mock = self.mocks.get(name)
         with self.verdicts.overheard():
+            task = self._real.find(name)
             if mock is None:
+                if task is not None and task.is_remote:
+                    raise self._unanswered(task)
                 return await self._real.run(name, payload, ctx)
             if name in self._tasks:
                 mock.calls.append(call)
-                return await super().run(name, payload, ctx)
-            return mock.answer(call, ctx)
+                output = await super().run(name, payload, ctx)
+            else:
+                output = mock.answer(call, ctx)
+            return output if task is None or not task.is_remote else fitting_output(task, _sent(task, output))
+
+    def _unanswered(self, task: Task) -> NodeError:
+        """Fail the task, and the test as well, regardless of how the workflow handles the failure."""
+        message = (
+            f"remote task '{task.name}' runs in a program that claims the queue '{task.queue}', and the test has none; "
+            f"answer for it: workflows.mock({task.name!r}, returns=…)"
+        )
+        self.verdicts.tell(InvalidInput(message))
+        return NodeError(message, code="NOT_MOCKED", retryable=False)
 
     async def close(self) -> None:
         await super().close()

@@ -1,4 +1,4 @@
-"""Workflows as tests name them: a deployed one by name, a file, a script's source text, a graph document."""
+"""Workflows as tests specify them: a deployed one by name, a file, a script's source text, a graph document."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Source:
 
     @property
     def named(self) -> str | None:
-        """The name of what is deployed already, if this is one."""
+        """Return the name if this source is an already deployed workflow."""
         return self.name if self.document is None else None
 
     async def deploy(self, app: App, client: Client) -> Definition:

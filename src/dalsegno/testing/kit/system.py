@@ -1,4 +1,4 @@
-"""A whole Dal Segno inside a test: a memory store, a clock that is moved, a desk for the test, a worker that dies."""
+"""A complete engine in a test: a memory store, a settable clock, a client for the test, a worker that dies."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from dalsegno.adapters.memory import (
     MemoryRecords,
     MemoryStore,
 )
-from dalsegno.engine.committer import Committer
-from dalsegno.engine.endings import Endings
+from dalsegno.admin.triggers import settle_when_deployed
+from dalsegno.engine.committer import Committer, Then
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.gathering import Then
-from dalsegno.engine.heartbeat import Heartbeat
+from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.workflows import Workflows
+from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.model.execution import ENDED, Ending
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeTypes
 from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.kit.clock import SkippingClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
-from dalsegno.testing.kit.explaining import Complaints, Explainer
-from dalsegno.testing.kit.life import Life, Midwife, mortal, outside
+from dalsegno.testing.kit.diagnosis import Complaints, Explainer
 from dalsegno.testing.kit.mocking import KitTasks
-from dalsegno.testing.kit.timekeeping import Timekeeper
+from dalsegno.testing.kit.worker_life import Life, Midwife, mortal, outside
 
 LEASE_SECONDS = 3e10
-"""No jump of the clock costs a worker its leases: only a crash does."""
+"""No jump of the clock expires a lease: only a crash does."""
 GRACE = 0.05
 """Seconds that running tasks have to end when the test is over."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Equipment:
-    """What a system is built from."""
+    """The parts from which a system is built."""
 
     types: NodeTypes
     services: dict[str, Any]
-    """``tasks`` among them."""
+    """Includes ``tasks``."""
     settings: EngineSettings
     workflows: Workflows
 
@@ -68,16 +68,16 @@ class System:
         self.complaints = Complaints()
         self.files: dict[str, Path] = {}
         self.verdict: BaseException | None = None
-        """What a mock said about the test, and the test has not heard yet."""
+        """A test outcome raised in a mock and not yet reported to the test."""
         tasks = equipment.services["tasks"]
         if isinstance(tasks, KitTasks):
             tasks.verdicts.tell = self.pass_verdict
-        self.time = Timekeeper(self, skips=skips, patience=patience)
+        self.time = SkippingClock(self, skips=skips, patience=patience)
         self.lives = 0
         self.restarting = False
         self.forgiving = False
-        """Whether tasks count as innocent of the deaths of their workers, which otherwise run suspects one by one."""
-        self.desk: DeskEngine
+        """True to ignore the deaths of workers in the count of losses. Otherwise suspected tasks run one by one."""
+        self.desk: ClientEngine
         self.worker: WorkerEngine | None = None
         self._midwife: Midwife | None = None
         self._succession: asyncio.Task[None] | None = None
@@ -89,7 +89,7 @@ class System:
         self.complaints.listen()
         self._outside = outside()
         self._midwife = Midwife(asyncio.get_running_loop())
-        self.desk = DeskEngine(self)
+        self.desk = ClientEngine(self)
         self.explainer = Explainer(self.desk.client, self.complaints, self.files)
         equipment = self.equipment
         equipment.workflows.forget_deployed()
@@ -131,7 +131,7 @@ class System:
         await life.spawn(self.worker.start())
 
     def crash(self, life: Life | None = None) -> None:
-        """Everything the worker has in memory is lost; another one goes on with what is stored."""
+        """Drop everything that the worker has in memory; another one continues with the stored state."""
         life = life or (self.worker.life if self.worker is not None else None)
         if life is None or life.dead:
             return
@@ -142,7 +142,7 @@ class System:
 
     async def _succeed(self, dead: Life) -> None:
         self.worker = None
-        await asyncio.sleep(0)  # what was cancelled ends first
+        await asyncio.sleep(0)  # cancelled tasks end first
         names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
         lost = await self.truth.expire(names)
         if self.forgiving:
@@ -159,7 +159,7 @@ class System:
     # -- verdicts ------------------------------------------------------------------------------------------------
 
     def pass_verdict(self, verdict: BaseException) -> None:
-        """Whoever waits hears it now; else the next call of the kit, or its end."""
+        """Raise the outcome in all waits now, else at the next call of the kit or at its end."""
         self.verdict = self.verdict or verdict
         self.desk.waiters.give_up_all(verdict)
 
@@ -176,7 +176,7 @@ class System:
     # -- looking --------------------------------------------------------------------------------------------------
 
     def is_busy(self) -> bool:
-        """Whether anything happens without time passing: a step runs, or something is ready for one."""
+        """Return True if a step runs, or something is ready for one."""
         return (
             self.restarting
             or (self.worker is not None and self.worker.is_working())
@@ -190,7 +190,7 @@ class System:
         return due is not None and due <= self.clock.now()
 
     def next_due(self) -> float | None:
-        """When the next timer, retry or deadline comes due, or a rate lets the next task start."""
+        """Return when the next timer, retry or deadline comes due, or a rate lets the next task start."""
         dues = (self._next_timer(), self.truth.next_opening())
         return min((due for due in dues if due is not None), default=None)
 
@@ -207,12 +207,12 @@ class System:
         return None
 
     async def fire_timers(self) -> None:
-        """Everything that is due by the clock."""
+        """Fire everything that is due by the clock."""
         while (woken := await self.truth.wake()).ready:
             await self.broker.announce(woken.ready)
 
     def committed_elsewhere(self, applied: Applied) -> None:
-        """The desk has committed something that the worker's roles must hear of."""
+        """Notify the worker's roles of a commit by the test."""
         if self.worker is None:
             return
         if applied.next_due is not None:
@@ -222,7 +222,7 @@ class System:
 
 
 class _EveryQueueBroker(MemoryBroker):
-    """A test has one worker, and it serves whatever queues there are."""
+    """The only worker of a test serves all queues."""
 
     def __init__(self, ledger: MemoryLedger) -> None:
         super().__init__(ledger)
@@ -233,7 +233,7 @@ class _EveryQueueBroker(MemoryBroker):
 
 
 class _OutsideCommitter(Committer):
-    """Commits of the test are not cut off when a worker dies, even if a task of that worker made them."""
+    """Commits of the test survive the death of a worker, even if a task of that worker made them."""
 
     def commit(
         self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
@@ -242,7 +242,7 @@ class _OutsideCommitter(Committer):
 
 
 class KitEndings(Endings):
-    """Whoever waits for an ending lets time pass meanwhile."""
+    """Lets time pass while the test waits for an ending."""
 
     def __init__(self, archive: MemoryArchive, system: System) -> None:
         super().__init__(archive)
@@ -272,8 +272,8 @@ class KitEndings(Endings):
                 waiter.future.set_exception(error)
 
 
-class DeskEngine(Engine):
-    """What the test talks to: it starts, signals and looks, and never dies."""
+class ClientEngine(Engine):
+    """The engine that the test talks to: it starts, signals and inspects executions, and never dies."""
 
     def __init__(self, system: System) -> None:
         archive = MemoryArchive(system.store, system.clock)
@@ -294,9 +294,13 @@ class DeskEngine(Engine):
         self.committer = self.client.committer = _OutsideCommitter(stack.ledger, stack.broker, self._applied)
         self.waiters = KitEndings(archive, system)
         self.endings = self.client.endings = self.waiters
+        settle_when_deployed(self)
 
     async def start(self, *, worker: bool = True, scheduler: bool = True, focus: str | None = None) -> None:
-        """The kit's worker runs already; a ``with app.running()`` in the code under test changes nothing."""
+        """Do nothing: the kit's worker runs already.
+
+        A ``with app.running()`` in the code under test changes nothing.
+        """
 
     async def stop(self) -> None:
         await self.system.close()
@@ -307,7 +311,7 @@ class DeskEngine(Engine):
 
 
 class _StillHeartbeat(Heartbeat):
-    """One beat for a whole life: the clock stands still, and leases last."""
+    """Beats once per life: the clock stands still, and leases do not expire."""
 
     def start(self) -> None:
         self.beat()
@@ -316,19 +320,22 @@ class _StillHeartbeat(Heartbeat):
         self.beat()
 
     def stop(self) -> None:
-        """There is no thread to stop."""
+        """Do nothing: there is no thread."""
 
 
 class _KnownWorkflows(Workflows):
-    """The running code of an application's workflows. They are stored once for all lives, by the desk: a new life must
-    not put them before what the test has deployed in their place."""
+    """The running code of an application's workflows, without storing them.
+
+    The client engine stores them once for all lives. A new life must not override workflows that the test deployed in
+    their place.
+    """
 
     def __init__(self, offered: Workflows) -> None:
         super().__init__()
         self._offered = offered
 
-    def resolve(self, module: str, qualname: str) -> Any:
-        return self._offered.resolve(module, qualname)
+    def resolve(self, module: str, qualname: str, name: str) -> Any:
+        return self._offered.resolve(module, qualname, name)
 
 
 class WorkerEngine(Engine):

@@ -1,4 +1,4 @@
-"""``python -m dalsegno.testing.simulation --seeds 2000 --start 0 --jobs 2``: the simulator from a command line."""
+"""``python -m dalsegno.testing.simulation --seeds 2000 --start 0 --jobs 2``: the simulator's command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dalsegno.testing.simulation.kinds import KindName
+from dalsegno.testing.simulation.cases import KindName
 from dalsegno.testing.simulation.seeds import Tally, run_seeds
 
 

@@ -1,25 +1,23 @@
-"""What must hold after every commit and at the end of every run: L1, L2, L3, L5, L7, L8 and the counters."""
+"""Invariants of every commit and of the end of every run: L1, L2, L3, L5, L7, L8 and the counters."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution
-from dalsegno.core.settlement.scopes import is_closed
-from dalsegno.model.event import Event
+from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, execution_view
+from dalsegno.core.settlement.workspace import is_closed
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
+from dalsegno.testing.histories import Asked, History, Rows, SignalFact, TokenFact, problems
 
-ENDINGS = frozenset(("ExecutionCompleted", "ExecutionFailed", "ExecutionCancelled"))
-RUNS = frozenset(("NodeCompleted", "NodeFailed"))
 MAX_FINDINGS = 20
 
 
 class Watch:
-    """Looks at the store after every commit. Findings are sentences that begin with the promise that was broken."""
+    """Checks the store after every commit. Findings are messages that begin with the broken guarantee."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
@@ -36,7 +34,7 @@ class Watch:
     # -- before every commit --------------------------------------------------------------------------------------
 
     def before_commit(self, transition: Transition) -> str | None:
-        """Why this transition must be refused, if it must (L4, L5)."""
+        """Return why this transition must be refused (L4, L5), or None."""
         token = self.store.token(transition.execution, transition.token or "")
         if token is None:
             return None
@@ -106,47 +104,34 @@ class Watch:
 
     # -- at the end -----------------------------------------------------------------------------------------------
 
-    def at_the_end(self) -> None:
-        for execution in self.store.executions.values():
-            self._check_history(execution.events)
-            endings = [event.kind for event in execution.events if event.kind in ENDINGS]
-            if len(endings) != 1:
-                self._find(f"L5: {len(endings)} endings: {endings}")
-            begun = sum(event.kind == "ExecutionStarted" for event in execution.events)
-            if begun > 1:
-                self._find(f"L1: execution {execution.row.id} began {begun} times")
-            runs = Counter(event.token for event in execution.events if event.kind in RUNS)
-            for token, count in runs.items():
-                if count > 1:
-                    self._find(f"L1: {count} runs of token {token} are recorded")
+    def at_the_end(self, asked: Mapping[str, Asked]) -> None:
+        """``asked``: the requests confirmed to callers, by execution."""
+        views = {name: execution_view(found) for name, found in self.store.executions.items()}
+        for name, execution in self.store.executions.items():
+            self._check_history(execution, views, asked.get(name, Asked()), stored_rows(execution))
             self._check_timeouts(execution)
-            self._check_skips(execution)
+
+    def _check_history(
+        self,
+        execution: MemoryExecution,
+        views: Mapping[str, ExecutionView],
+        asked: Asked,
+        rows: Rows | None = None,
+    ) -> None:
+        view = views[execution.row.id]
+        history = History(view, execution.events, rows, asked, views, settled=not self.store.outbox)
+        for problem in problems(history):
+            self._find(f"L8: {problem}")
 
     def _check_timeouts(self, execution: MemoryExecution) -> None:
-        """A barrier that gave up fails its node; nothing of what arrived may be taken for everything."""
+        """A barrier that timed out fails its node; partial arrivals must not count as complete."""
         completed = {event.token for event in execution.events if event.kind == "NodeCompleted"}
         for barrier in execution.barriers.values():
             if barrier.state == "timeout" and barrier.join in completed:
                 self._find(f"L7: barrier {barrier.id} gave up, but its node completed")
 
-    def _check_skips(self, execution: MemoryExecution) -> None:
-        """A node is skipped at most once in a scope, and never where it runs."""
-        ran = {(event.node, event.scope) for event in execution.events if event.kind in RUNS}
-        skipped = Counter(
-            (event.node, event.scope) for event in execution.events if event.kind == "NodeSkipped"
-        )
-        for (node, scope), count in skipped.items():
-            if count > 1:
-                self._find(f"L7: node {node} was skipped {count} times in scope '{scope}'")
-            if (node, scope) in ran:
-                self._find(f"L7: node {node} was skipped and ran in scope '{scope}'")
-
-    def _check_history(self, events: Sequence[Event]) -> None:
-        if [event.seq for event in events] != list(range(1, len(events) + 1)):
-            self._find("L8: the history has gaps")
-
     async def send_again(self, ledger: MemoryLedger) -> None:
-        """L2, L3: everything that was applied is sent once more and must change nothing."""
+        """L2, L3: send everything that was applied once more; it must change nothing."""
         before = _picture(self.store)
         for transition in self._applied:
             [outcome] = await MemoryLedger.commit(ledger, [transition])
@@ -155,17 +140,27 @@ class Watch:
         if _picture(self.store) != before:
             self._find("L3: sending applied transitions again changed something")
 
-    def after_the_end(self, ended: ExecutionView, later: ExecutionView, events: Sequence[Event]) -> None:
-        """L5: what came in after the end changed nothing but the record of what was cancelled."""
+    def after_the_end(self, ended: ExecutionView, later: ExecutionView, asked: Mapping[str, Asked]) -> None:
+        """L5: later input changed nothing but the record of what was cancelled."""
         facts = [
             (view.state, view.output, view.context, view.error, view.ended_at) for view in (ended, later)
         ]
         if facts[0] != facts[1]:
             self._find(f"L5: the execution changed after its end: {facts}")
-        self._check_history(events)
-        late = {event.kind for event in events[ended.seq :]} - {"NodeCancelled", "TaskCancelled"}
-        if late:
-            self._find(f"L5: events after the end: {sorted(late)}")
+        views = {name: execution_view(found) for name, found in self.store.executions.items()}
+        for name, execution in self.store.executions.items():
+            self._check_history(execution, views, asked.get(name, Asked()))
+
+
+def stored_rows(execution: MemoryExecution) -> Rows:
+    return Rows(
+        tuple(
+            TokenFact(token.id, token.kind, token.node, token.scope, token.state, token.live, token.attempt)
+            for token in execution.tokens.values()
+        ),
+        tuple(SignalFact(each.id, each.name, each.number) for each in execution.mailbox.values()),
+        execution.machine.version if execution.machine is not None else None,
+    )
 
 
 def _picture(store: MemoryStore) -> Any:

@@ -1,4 +1,4 @@
-"""What a run came to, without what may differ between two right runs: times, and who was quicker."""
+"""The outcome of a run, without legitimate differences between two runs: times and order."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dalsegno.testing.simulation.world import Observation
+from dalsegno.testing.simulation.run_graph import Observation
 
 
 class Outcome(Struct, frozen=True):
-    """``runs``: per node, committed runs, failed ones, and attempts that were tried again. ``context`` only of
-    completed executions. ``states``: of the nodes in the end. What is None is not compared."""
+    """The comparable facts of a run. None is not compared.
+
+    * ``runs``: per node, committed runs, failed ones, and retried attempts.
+    * ``context``: only of completed executions.
+    * ``states``: of the nodes at the end.
+    """
 
     state: str
     output: Any
@@ -47,7 +51,7 @@ def _decoded(raw: bytes | None) -> Any:
 
 
 def timeless(value: Any) -> Any:
-    """When a wait woke, and how many had come when somebody gave up, depends on the clock."""
+    """Remove what depends on the clock: when a wait woke, and how many had arrived at a timeout."""
     if isinstance(value, dict):
         return {key: "some time" if key == "resume_at" else timeless(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -56,7 +60,7 @@ def timeless(value: Any) -> Any:
 
 
 def differences(left: Outcome | None, right: Outcome | None) -> list[str]:
-    """Sentences, one per field that differs."""
+    """Return messages, one per field that differs."""
     if left is None or right is None:
         return [] if left is right else ["only one of the two runs ended"]
     found = []

@@ -1,41 +1,152 @@
-"""An independent reading of graphs: a direct, recursive interpretation without tokens, barriers or counters.
+"""An independent interpretation of graphs: direct and recursive, without tokens, barriers or counters.
 
-It foretells the outcome of graphs in which no order matters, and notices when one does. It shares nothing with the
-kernel but the plan's wiring (which edges lead where) and the node library's pure functions.
+* It predicts the outcome of graphs in which order does not matter, and detects when it does.
+* It shares nothing with the kernel but the plan's wiring (which edges lead where) and the node library's pure
+  functions.
+* It reads the few expressions of generated graphs without the expression language.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from dalsegno.graph.plan import Edge, Node, Plan
-from dalsegno.nodes.merge import combine_payloads
+from dalsegno.nodes.control.merge import combine_payloads
 from dalsegno.ports.node import NodeError
-from dalsegno.testing.simulation.formulas import Missing, evaluate
-from dalsegno.testing.simulation.nodes import work_output
+from dalsegno.testing.simulation.environment.process import work_output
 from dalsegno.testing.simulation.outcome import Outcome, timeless
-from dalsegno.testing.simulation.visits import (
-    FailedError,
-    HaltError,
-    OrderMattersError,
-    Scope,
-    UnforeseeableError,
-    Visit,
-    edges_named,
-    error_object,
-    forks,
-    is_leaf,
-    moved,
-)
+
+
+class OrderMattersError(Exception):
+    """Two correct runs of this graph may end differently."""
+
+
+class UnforeseeableError(Exception):
+    """The outcome is certain, but this reading cannot predict it (equal keys are ordered by hash)."""
+
+
+class HaltError(Exception):
+    """A scope ends with this error."""
+
+    def __init__(self, error: dict[str, Any], node: Node) -> None:
+        super().__init__(error["message"])
+        self.error = error
+        self.node = node
+
+
+class FailedError(Exception):
+    """A node failed with this error object."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(error["message"])
+        self.error = error
+
+
+class Visit(Struct, frozen=True):
+    """The counterpart of a token: its data and the path it took."""
+
+    context: dict[str, Any]
+    payload: Any
+    path: str
+    loops: tuple[tuple[str, int, int, Any], ...] = ()
+    """split, index, total, item"""
+
+
+class Scope(Struct):
+    """One scope during interpretation: the visits on its edges, the contexts left, the results for its aggregator."""
+
+    over: dict[str, list[Visit]]
+    left: list[Visit]
+    collected: list[tuple[int, Visit]]
+
+
+def error_object(
+    message: str, code: str, node: str, details: Any = None, kind: str | None = None
+) -> dict[str, Any]:
+    return {"message": message, "code": code, "type": kind or code, "details": details, "node": node}
+
+
+def moved(visit: Visit, *, path: str | None = None, context: dict[str, Any] | None = None) -> Visit:
+    return Visit(
+        visit.context if context is None else context,
+        visit.payload,
+        visit.path if path is None else path,
+        visit.loops,
+    )
+
+
+def edges_named(node: Node, names: list[Any]) -> tuple[Edge, ...]:
+    return tuple(edge for edge in node.success_edges if edge.id in names)
+
+
+def forks(node: Node) -> bool:
+    chooses = node.control in ("conditional", "switch")
+    return len(node.error_edges) > 1 or (len(node.success_edges) > 1 and not chooses)
+
+
+def is_leaf(node: Node) -> bool:
+    return node.depth == 0 and not node.success_edges and node.control != "trigger"
+
+
+_COMPARISON = re.compile(r"(\S+)(?: % (\d+))? (==|>) (\d+)")
+
+
+class Missing(Exception):
+    """The expression fails."""
+
+
+def evaluate(text: str, visit: Visit, payload: dict[str, Any]) -> Any:
+    text = text.removeprefix("{{").removesuffix("}}").strip()
+    if text in ("true", "false"):
+        return text == "true"
+    if " - " in text:
+        raise Missing(text)
+    comparison = _COMPARISON.fullmatch(text)
+    if comparison is None:
+        return _reference(text, visit, payload)
+    name, modulo, operator, number = comparison.groups()
+    value = _reference(name, visit, payload)
+    if modulo is not None:
+        value %= int(modulo)
+    return value == int(number) if operator == "==" else value > int(number)
+
+
+def _reference(text: str, visit: Visit, payload: dict[str, Any]) -> Any:
+    root, *path = text.split(".")
+    value = _root(root, visit, payload)
+    for key in path:
+        if not isinstance(value, dict) or key not in value:
+            raise Missing(text)
+        value = value[key]
+    return value
+
+
+def _root(root: str, visit: Visit, payload: dict[str, Any]) -> Any:
+    if root == "$trigger":
+        return payload
+    if root == "$item":
+        return visit.loops[-1][3]
+    if root == "$index":
+        return visit.loops[-1][1]
+    for split, index, total, item in reversed(visit.loops):
+        if root == f"${split}":
+            return {"item": item, "index": index, "total": total}
+    if root not in visit.context:
+        raise Missing(root)
+    return visit.context[root]
+
 
 LONG = 86_400.0
 RUN_LIMIT = 2_000
 
 
 def foretell(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> Outcome:
-    """``parameters``: of every node, as the document writes them."""
+    """Predict the outcome. ``parameters``: of every node, as written in the document."""
     return _Reading(plan, parameters, payload).outcome()
 
 
@@ -74,7 +185,7 @@ class _Reading:
             raise UnforeseeableError("the message of a failed output") from missing
 
     def _completed(self, left: list[Visit]) -> Outcome:
-        """Contexts are united in the order of their paths; equal paths would be ordered by hash."""
+        """Contexts are merged in the order of their paths; equal paths would be ordered by hash."""
         if len({visit.path for visit in left}) < len(left):
             self.doubts.append("two branches left their contexts under equal paths")
         context = {"$trigger": self.input}
@@ -105,7 +216,7 @@ class _Reading:
         return Outcome(state, timeless(output), error, runs, timeless(context), self._states())
 
     def _states(self) -> dict[str, str]:
-        """Of a completed execution: what never ran was skipped."""
+        """Return the states of a completed execution: nodes that never ran were skipped."""
         states = {}
         for node in self.plan.nodes.values():
             ran = self.runs[node.id] or node.control == "trigger"
@@ -126,7 +237,7 @@ class _Reading:
     # -- one scope ------------------------------------------------------------------------------------------------
 
     def _read(self, scope: Scope, split: str | None, entries: Mapping[str, Visit]) -> None:
-        """Nodes in topological order: when one is reached, everything that can lead to it is known."""
+        """Visit nodes in topological order: all inputs of a node are known when it is reached."""
         for name in self.plan.topological:
             node = self.plan.nodes[name]
             if node.split != split or node.control in ("trigger", "aggregator"):

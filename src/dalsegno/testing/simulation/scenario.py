@@ -1,4 +1,4 @@
-"""What a run is about: a document, its input, and how the system around it is built."""
+"""The input of a run: a document, its payload, and how the system around it is built."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from msgspec import Struct
 
 
 class Scenario(Struct, frozen=True):
-    """A graph and its surroundings; with a schedule of faults and an order of steps it makes a case."""
+    """A graph and its environment; with a schedule of faults and an order of steps it is a case."""
 
     document: dict[str, Any]
     input: dict[str, Any]
     news: bool = False
-    """Workers claim what is ready, and messages only wake them; else every message names a token."""
+    """True if messages only wake workers, which claim any ready token; else every message names a token."""
     concurrency: int = 4
     bystander: bool = False
     """A second, simple execution runs beside the first (L9)."""
 
     rerun: int | None = None
-    """When it has ended, it is run again: from everything that failed, or else from a node drawn with this number."""
+    """Rerun after the end: from everything that failed, or else from a node drawn with this number."""
 
     def parameters(self) -> dict[str, dict[str, Any]]:
-        """Of every node, as the document writes them."""
+        """Return the parameters of every node, as written in the document."""
         nodes = self.document.get("dag", self.document)["nodes"]
         return {node["id"]: node.get("config") or node.get("parameters") or {} for node in nodes}
 

@@ -1,22 +1,54 @@
-"""Many seeds: in this process, or spread over several."""
+"""Runs of many seeds, in this process or in several, and the report of a failed seed."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
+from typing import Any
 
 from msgspec import Struct
 
-from dalsegno.testing.simulation.kinds import KINDS, KindName
-from dalsegno.testing.simulation.report import describe
+from dalsegno.testing.simulation.cases import KINDS, KindName, kind_of
+from dalsegno.testing.simulation.judge import Verdict
 from dalsegno.testing.simulation.shrink import shrink_with
+
+
+def describe(case: Any, verdict: Verdict, *, seed: int) -> str:
+    """Return everything needed to understand and repeat a failure.
+
+    ``case`` is the smallest form found of the seed's case.
+    """
+    kind = kind_of(case)
+    findings = "\n".join(f"  - {textwrap.shorten(finding, 1000)}" for finding in verdict.findings[:10])
+    schedule = ", ".join(str(fault) for fault in case.schedule) or "none"
+    order = "first come, first served" if case.order is None else f"drawn from {case.order}"
+    return "\n".join(
+        [
+            f"seed {seed} broke a promise:",
+            findings,
+            "",
+            f"the {kind.noun}, as short as it could be made:",
+            textwrap.indent(kind.text(case.scenario), "  "),
+            f"around it: {kind.surroundings(case.scenario)}",
+            f"the faults: {schedule}",
+            f"the order of steps: {order}",
+            "",
+            f"see it again: {command(seed, kind.option)}",
+        ]
+    )
+
+
+def command(seed: int, option: str = "") -> str:
+    return f"python -m dalsegno.testing.simulation{option} --start {seed} --seeds 1"
+
 
 CHUNK = 20
 
 
 class Tally(Struct):
-    """What some seeds came to."""
+    """The results of some seeds."""
 
     seeds: int = 0
     confluent: int = 0
@@ -24,7 +56,7 @@ class Tally(Struct):
     faults: int = 0
     steps: int = 0
     failures: list[str] = []
-    """Printed reports of the seeds that failed."""
+    """Printed reports of the failed seeds."""
 
     def add(self, other: Tally) -> None:
         self.seeds += other.seeds
@@ -36,7 +68,7 @@ class Tally(Struct):
 
 
 def run_seed(seed: int, *, shrink_seconds: float = 20.0, kind: KindName = "graphs") -> Tally:
-    """One seed; if it fails, its report tells the shortest form that was found in the given time."""
+    """Run one seed. The report of a failure has the smallest form found in the given time."""
     craft = KINDS[kind]
     case = craft.draw(seed)
     verdict = craft.judge(case)
@@ -57,7 +89,7 @@ def run_chunk(seeds: range, shrink_seconds: float = 20.0, kind: KindName = "grap
 def run_seeds(
     seeds: range, jobs: int = 1, shrink_seconds: float = 20.0, kind: KindName = "graphs"
 ) -> Iterator[Tally]:
-    """Tallies of chunks, as they are done; together they cover all seeds."""
+    """Yield tallies of chunks as they are done; together they cover all seeds."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     if jobs == 1:
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""From a failing case to a small one: fewer faults, fewer nodes, plainer parameters, as long as it fails alike."""
+"""Reduction of a failing case: fewer faults, fewer nodes, simpler parameters, with the same failure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from dalsegno.errors import InvalidDefinition
-from dalsegno.graph.build import load_graph
-from dalsegno.testing.simulation.nodes import simulation_registry
+from dalsegno.testing.simulation.judge import Case, Verdict, is_valid, judge
 from dalsegno.testing.simulation.scenario import Scenario
-from dalsegno.testing.simulation.verdict import Case, Verdict, judge
 
 PLAINER: dict[str, Any] = {"bystander": False, "rerun": None, "news": False, "concurrency": 4}
 EDGE_NAMES = ("true_edge_id", "false_edge_id")
@@ -23,7 +20,7 @@ C = TypeVar("C", bound=Any)
 
 
 def shrink(case: Case, verdict: Verdict, seconds: float = 20.0) -> tuple[Case, Verdict]:
-    """The smallest case found in that time that breaks the same promise, and how it fails."""
+    """Return the smallest case found in that time that breaks the same guarantee, and its verdict."""
     return shrink_with(case, verdict, seconds, judge, simpler_graphs)
 
 
@@ -34,14 +31,14 @@ def shrink_with(
     judge: Callable[[C], Verdict],
     simpler: Callable[[Any], Iterator[Any]],
 ) -> tuple[C, Verdict]:
-    """The same for cases of any kind; ``simpler`` gives scenarios that are smaller than one in some way."""
+    """Shrink a case of any kind; ``simpler`` yields scenarios that are smaller than one in some way."""
     shrinker = _Shrinker(case, verdict, seconds, judge, simpler)
     shrinker.run()
     return shrinker.case, shrinker.verdict
 
 
 def symptom(verdict: Verdict) -> str:
-    """What a failure is recognised by: the first finding up to where it goes into detail."""
+    """Return the key that identifies a failure: the first finding without its details."""
     return verdict.findings[0].split(":")[0] if verdict.findings else ""
 
 
@@ -59,7 +56,7 @@ class _Shrinker:
         self.wanted = symptom(verdict)
         self._judge = judge
         self._simpler = simpler
-        # How long one has patience with a shrinker is real time, and changes nothing but the size of what it prints.
+        # The time limit is real time. It affects only the size of the printed case.
         self.until = time.monotonic() + seconds
 
     def run(self) -> None:
@@ -74,7 +71,7 @@ class _Shrinker:
             smaller = self._pass(self._with_less_schedule) | self._pass(self._with_less_scenario)
 
     def _pass(self, candidates: Callable[[], Iterator[Any]]) -> bool:
-        """Tries candidates until none helps; starts over from every one that does."""
+        """Try candidates until none helps; start over from every one that does."""
         helped = False
         again = True
         while again:
@@ -110,20 +107,12 @@ def simpler_graphs(scenario: Scenario) -> Iterator[Scenario]:
             yield replace(scenario, **{field: value})
     for document in smaller_documents(scenario.document):
         smaller = replace(scenario, document=document)
-        if _loads(smaller):
+        if is_valid(smaller):
             yield smaller
 
 
-def _loads(scenario: Scenario) -> bool:
-    try:
-        load_graph(scenario.document, simulation_registry())
-    except InvalidDefinition:
-        return False
-    return True
-
-
 def smaller_documents(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Without a node, an edge, a field or a parameter; many of them are not valid."""
+    """Yield documents without a node, an edge, a field or a parameter; many of them are not valid."""
     holder = document.get("dag", document)
     for node in reversed(holder["nodes"]):
         yield _without_node(document, node["id"])
@@ -161,7 +150,7 @@ def _without_edge(document: dict[str, Any], edge: str) -> dict[str, Any]:
 
 
 def _forget(nodes: list[dict[str, Any]], gone: set[str]) -> None:
-    """No node may name an edge that is no longer there."""
+    """Remove references to deleted edges."""
     for node in nodes:
         parameters = node.get("config", node.get("parameters", {}))
         for key in EDGE_NAMES:

@@ -2,21 +2,22 @@
 --
 -- The first schema of a Dal Segno store on PostgreSQL.
 --
--- An execution is two rows. `execution` says what it is and how it ended: written when it starts, pauses, resumes and
--- ends. `flight` is its lock and its counters: small, written at most once by every commit, so that the update stays
--- on its page, and gone once the execution is swept. Whatever looks for unfinished work looks at few rows.
+-- An execution is two rows. `execution` is its record: written when it starts, pauses, resumes and ends. `flight`
+-- is its lock and its counters: small, written at most once by every commit, so that the update stays on its page,
+-- and deleted once the execution is swept. Searches for unfinished work read few rows.
 --
--- Inside the database an execution is known by its number: the day of its start (days since 1970, times 2^40) plus a
--- count. Numbers are short and grow, so that what belongs to running executions lies together at the end of each index;
--- and history, which is partitioned by it, has one partition per day of starts: retention drops whole days.
+-- Inside the database an execution has a number: the day of its start (days since 1970, times 2^40) plus a
+-- counter. Numbers are short and grow, so that the rows of running executions are close together at the end of
+-- each index. History is partitioned by the number and has one partition per day of starts: retention drops whole
+-- days.
 --
--- Names are compared byte by byte (COLLATE "C"), which is the order of code points. Payloads are bytea and never
--- looked into. Times are Unix seconds.
+-- Names are compared byte by byte (COLLATE "C"), which is the order of code points. Payloads are bytea and opaque.
+-- Times are Unix seconds.
 
--- Numbers are taken in blocks of a thousand: a process asks once for a thousand starts.
+-- Numbers are reserved in blocks of a thousand: one query for a thousand starts.
 CREATE SEQUENCE execution_number INCREMENT BY 1000;
 
--- Order among tokens: in which they were spawned, and became ready at the same instant.
+-- Order among tokens: by spawning, and among those that became ready at the same instant.
 CREATE SEQUENCE turn;
 
 CREATE TABLE execution (
@@ -60,10 +61,10 @@ CREATE TABLE flight (
     ended_at   float8,
     kind       text COLLATE "C" NOT NULL,
     notify     bytea, -- what the ending puts into the outbox
-    version    bigint NOT NULL DEFAULT 0 -- counts whatever changes rows of this execution, but for claims
+    version    bigint NOT NULL DEFAULT 0 -- incremented by every change of rows of this execution, except by claims
 ) WITH (fillfactor = 50);
 
--- What the sweep has still to clear away. Untouched until an execution ends.
+-- Ended executions that are not swept yet. Untouched until an execution ends.
 CREATE INDEX flight_ended ON flight (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE token (
@@ -86,17 +87,17 @@ CREATE TABLE token (
     owner     text COLLATE "C",
     due       float8,
     barrier   text COLLATE "C", -- of a join token: the barrier it is parked at
-    awaits    text COLLATE "C", -- of a parked token: what else than its time wakes it
+    awaits    text COLLATE "C", -- of a parked token: what wakes it besides its time
     limit_key text COLLATE "C",
-    allowance text COLLATE "C", -- of a token with a limit key: what its definition allows, as JSON
+    allowance text COLLATE "C", -- of a token with a limit key: the allowance of its definition, as JSON
     digest    bytea,            -- of the last transition applied to it
     data      bytea NOT NULL,
     PRIMARY KEY (execution, id)
 ) WITH (fillfactor = 80);
 
--- Consumed tokens are in none of these. A token that was lost with its worker three times (SUSPECT_LOSSES) stands in a
--- line of its own, so that claims need not look past it; one with a limit key in a line per queue and key.
--- (As a number: the planner would rewrite a condition on a truth value, and then not see that the index fits.)
+-- Consumed tokens are in none of these. A token that was lost with its worker three times (SUSPECT_LOSSES) is in a
+-- line of its own, so that claims need not skip it; one with a limit key in a line per queue and key. (As a
+-- number: the planner would rewrite a boolean condition, and then not see that the index fits.)
 CREATE INDEX token_ready ON token (queue, (CASE WHEN losses >= 3 THEN 1 ELSE 0 END), priority DESC, ready_at, turn)
     WHERE state = 'ready' AND limit_key IS NULL;
 CREATE INDEX token_in_line
@@ -174,7 +175,7 @@ CREATE TABLE machine (
     last_success integer NOT NULL,
     last_failure integer NOT NULL,
     kept         integer NOT NULL, -- rows in the inbox
-    resuming     boolean NOT NULL, -- whether there is a resume token for this version
+    resuming     boolean NOT NULL, -- there is a resume token for this version
     cancel       text COLLATE "C" NOT NULL,
     interrupted  boolean NOT NULL,
     line         integer NOT NULL,
@@ -192,7 +193,7 @@ CREATE TABLE inbox (
     PRIMARY KEY (execution, number)
 );
 
--- A signal that was taken stays as a tombstone without data, by which a copy of it is recognised.
+-- A signal that was taken stays as a tombstone without data, by which a duplicate is recognised.
 CREATE TABLE mailbox (
     execution bigint NOT NULL,
     id        text COLLATE "C" NOT NULL,
@@ -206,7 +207,8 @@ CREATE TABLE mailbox (
 
 CREATE INDEX mailbox_waiting ON mailbox (execution, name, number) WHERE NOT taken;
 
--- History: one partition per day of starts, made ahead. What has none goes to the last one, and is removed row by row.
+-- History: one partition per day of starts, created ahead. Rows without one go to the default partition, and are
+-- removed row by row.
 CREATE TABLE event (
     execution bigint NOT NULL,
     seq       integer NOT NULL,
@@ -246,9 +248,9 @@ CREATE TABLE worker (
     info       bytea NOT NULL
 ) WITH (fillfactor = 50);
 
--- Limits by key. Nothing counts slots: those in use are the leased tokens of the key, and the executions that hold one,
--- both found by an index. So no crash can leak one. Whoever changes a line, or leases a token of its key, holds the
--- key's advisory lock.
+-- Limits by key. Slots are not counted: those in use are the leased tokens of the key, and the executions that
+-- hold one, both found by an index. So no crash can leak one. A transaction that changes a line, or leases a token
+-- of its key, holds the key's advisory lock.
 CREATE TABLE line (
     queue    text COLLATE "C" NOT NULL,
     key      text COLLATE "C" NOT NULL,
@@ -264,7 +266,7 @@ CREATE INDEX line_open ON line (queue, priority DESC, turn_at, turn) WHERE NOT s
 CREATE INDEX line_by_key ON line (key);
 CREATE INDEX line_opening ON line (opens_at) WHERE opens_at IS NOT NULL;
 
--- What operators have set. NULL: as the definitions say.
+-- The operators' rules. NULL: the definition's value applies.
 CREATE TABLE limit_rule (
     key         text COLLATE "C" PRIMARY KEY,
     concurrency integer,

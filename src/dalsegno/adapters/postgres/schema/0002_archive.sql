@@ -1,13 +1,15 @@
 -- stage: pre
 --
--- The archive: definitions, what people set up, large values, and the ways in which executions are found.
+-- The archive: definitions, records that people set up, large values, and the indexes by which executions are
+-- found.
 --
--- Looking at many executions: each filter, and the pairs that people ask for, walk an index from the newest one on. A
--- list of states or kinds is walked lane by lane and merged, so an index with the state before the age serves both
--- those who ask for states and those who do not. Ordinary executions (no parent, no tag, no key, not failed) pay for the
--- first four only.
+-- Lists of executions: each filter, and each common pair of filters, walks an index from the newest row on. A list
+-- of states or kinds is walked lane by lane and merged, so an index with the state before the age serves requests
+-- with and without states. Ordinary executions (no parent, no tag, no key, not failed) pay for the first four
+-- only.
 
--- In an order of its own (the columns are never NULL): the planner takes it for the walk over everything and for no other.
+-- In an order of its own (the columns are never NULL): the planner uses it for the walk over all rows and for no
+-- other.
 CREATE INDEX execution_by_age ON execution (created_at DESC NULLS LAST, id DESC NULLS LAST);
 CREATE INDEX execution_by_workflow ON execution (workflow, state, created_at, id);
 CREATE INDEX execution_by_state ON execution (state, kind, created_at, id);
@@ -27,7 +29,7 @@ CREATE TABLE execution_tag (
 
 CREATE INDEX execution_tag_by_value ON execution_tag (value, created_at, execution);
 
--- The words of what executions failed with. Written by the sweep, so that no ending waits for it.
+-- The words of the errors of failed executions. Written by the sweep, so that no ending waits for it.
 CREATE TABLE failure_word (
     word       text COLLATE "C" NOT NULL,
     created_at float8 NOT NULL, -- of the execution
@@ -58,14 +60,14 @@ CREATE TABLE definition (
 
 CREATE INDEX definition_by_hash ON definition (hash);
 
--- One row for every name that was ever deployed: whoever changes anything about a name locks it first.
+-- One row for every name that was ever deployed: every change of a name locks it first.
 CREATE TABLE definition_name (
     name    text COLLATE "C" NOT NULL PRIMARY KEY,
     current integer, -- NULL: all its versions were removed
     highest integer NOT NULL DEFAULT 0 -- the highest version that was ever given: no number is given twice
 );
 
--- Names for versions: `stable` and whatever else its users agree on. `latest` is never stored: it is the current one.
+-- Names for versions, such as `stable`. `latest` is never stored: it is the current version.
 CREATE TABLE definition_alias (
     name    text COLLATE "C" NOT NULL,
     alias   text COLLATE "C" NOT NULL,
@@ -73,7 +75,7 @@ CREATE TABLE definition_alias (
     PRIMARY KEY (name, alias)
 );
 
--- What people set up (keys, credentials, webhooks, limits), and logs of what they did.
+-- Records that people set up (keys, credentials, webhooks, limits), and logs of their changes.
 CREATE TABLE record (
     kind       text COLLATE "C" NOT NULL,
     id         text COLLATE "C" NOT NULL,
@@ -84,7 +86,7 @@ CREATE TABLE record (
     PRIMARY KEY (kind, id)
 );
 
--- One row per log: whoever appends locks it, so that numbers become visible in their order.
+-- One row per log: an append locks it, so that numbers become visible in their order.
 CREATE TABLE log (
     name   text COLLATE "C" NOT NULL PRIMARY KEY,
     newest bigint NOT NULL

@@ -1,11 +1,11 @@
 -- stage: pre
 --
--- What PostgreSQL knows of these tables comes from samples, which it takes anew whenever a tenth of a table has changed.
--- With its usual size that keeps a core busy for about a second per table, once a minute while many executions start, and
--- whatever is due then is late. Our statements look rows up by keys and walk indexes in their order: a small sample tells
--- the planner as much.
+-- PostgreSQL samples these tables for its statistics whenever a tenth of a table has changed. With the usual
+-- sample size that keeps a core busy for about a second per table, once a minute while many executions start, and
+-- delays due work. Our statements look rows up by keys and walk indexes in their order, for which a small sample
+-- tells the planner as much.
 --
--- A partition does not inherit this: whoever makes one copies it.
+-- A partition does not inherit this setting: it is copied when the partition is created.
 
 DO $$
 DECLARE

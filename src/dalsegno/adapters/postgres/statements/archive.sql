@@ -7,7 +7,7 @@ FROM execution_view
 WHERE id = $1;
 
 -- :name states
--- Asked again and again while somebody waits for them to end.
+-- Polled while a caller waits for them to end.
 SELECT id, state
 FROM execution
 WHERE id = ANY ($1::text[]);
@@ -24,14 +24,14 @@ SELECT count(*)
 FROM (SELECT 1 FROM execution_tag WHERE name = $1 AND value = $2 LIMIT $3) AS found;
 
 -- :name newest_events
--- Numbers of the newest events: asked again and again while somebody watches.
+-- Numbers of the newest events: polled while a client follows the execution.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
 FROM execution
 LEFT JOIN flight ON flight.number = execution.number
 WHERE execution.id = ANY ($1::text[]);
 
 -- :name is_told
--- Whether nothing will be added to the history: no token is left of which the sweep has to tell.
+-- True if the history is complete: no token is left that the sweep has to record.
 SELECT ended_at IS NOT NULL AND NOT EXISTS (
     SELECT 1
     FROM token
@@ -41,7 +41,7 @@ FROM execution
 WHERE id = $1;
 
 -- :name events_of
--- In the order of Event's fields. All events of an execution lie in one partition; the others are not looked at.
+-- In the order of Event's fields. All events of an execution are in one partition; the others are not read.
 SELECT event.seq, event.kind, node, scope, at, data, token, arrived, expected
 FROM event
 WHERE execution = (SELECT number FROM execution WHERE id = $1) AND event.seq > $2

@@ -1,9 +1,9 @@
--- Large values, by their owner and their content, and how much an execution has stored.
+-- Large values, by their owner and their content, and the bytes that an execution has stored.
 
 -- :name put
--- The id names the content: a second put changes at most the turn (K1, K5). A new blob is charged first, within the limit
--- $5, and stored if it was (K4). Tells whether it was charged, and whether it is new; no row if there was no room. Only
--- where the same blob is put or pruned at the same time, one is true without the other.
+-- The id names the content: a second put changes at most the turn (K1, K5). A new blob is charged first, within
+-- the limit $5, and stored if it was (K4). Returns if it was charged, and if it is new; no row if there was no
+-- room. Only if the same blob is put or pruned at the same time, one is true without the other.
 WITH known AS (
     SELECT FROM blob WHERE execution = $1::text AND id = $2::text
 ), charged AS (

@@ -1,18 +1,18 @@
--- Definitions: immutable versions, and which one is current. Whoever changes anything about a name locks its row in
--- definition_name first, so that numbers are given one after the other and no removal overlooks a change.
+-- Definitions: immutable versions, and which one is current. Every change of a name locks its row in
+-- definition_name first, so that numbers are assigned one after the other and no removal overlooks a change.
 
 -- :part columns
 SELECT definition.name, definition.version, hash, kind, source, created_at
 
 -- :name lock
--- Makes the name known and locks it; what was the highest version that it had.
+-- Creates the name's row if needed and locks it; returns its highest version so far.
 INSERT INTO definition_name AS known (name)
 VALUES ($1)
 ON CONFLICT (name) DO UPDATE SET highest = known.highest
 RETURNING highest;
 
 -- :name lock_known
--- The same of several names that exist, in one order.
+-- The same for several names that exist, in one order.
 SELECT name, current
 FROM definition_name
 WHERE name = ANY ($1::text[])
@@ -53,7 +53,7 @@ ORDER BY created_at, name, version
 LIMIT 1;
 
 -- :name page
--- The next names and what is current of them; sources, which may be long, are not read.
+-- The next names and their current versions; sources, which may be long, are not read.
 SELECT definition.name, definition.version, hash, kind, ''::bytea, created_at
 FROM definition_name
 JOIN definition ON definition.name = definition_name.name AND definition.version = definition_name.current
@@ -62,10 +62,22 @@ ORDER BY definition_name.name
 LIMIT $2;
 
 -- :name versions
--- :include columns
+-- The next versions of a name, newest first; sources are not read.
+SELECT name, version, hash, kind, ''::bytea, created_at
 FROM definition
-WHERE name = $1
-ORDER BY version DESC;
+WHERE name = $1 AND ($2::integer IS NULL OR version < $2)
+ORDER BY version DESC
+LIMIT $3::integer;
+
+-- :name version_of
+SELECT version
+FROM definition
+WHERE name = $1 AND hash = $2;
+
+-- :name current_version
+SELECT current
+FROM definition_name
+WHERE name = $1;
 
 -- :name aliased
 -- :include columns
@@ -74,7 +86,7 @@ JOIN definition ON definition.name = definition_alias.name AND definition.versio
 WHERE definition_alias.name = $1 AND alias = $2;
 
 -- :name set_alias
--- Whatever the alias meant before.
+-- Replaces an earlier target of the alias.
 INSERT INTO definition_alias (name, alias, version)
 VALUES ($1, $2, $3)
 ON CONFLICT (name, alias) DO UPDATE SET version = excluded.version;

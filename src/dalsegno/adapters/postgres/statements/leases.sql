@@ -1,5 +1,6 @@
--- Who may run what. Claims lock tokens that nobody else holds, and never wait for anything afterwards. What changes more
--- than a token's lease (an event, a barrier, another state) is done under the execution's lock instead.
+-- Claims, leases and timers. Claims lock tokens that no other transaction holds, and never wait for anything
+-- afterwards. A change of more than a token's lease (an event, a barrier, another state) is made under the
+-- execution's lock instead.
 
 -- :part token_columns
 token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
@@ -12,13 +13,13 @@ flight.paused_at, flight.touched_at, flight.ended_at, flight.kind, flight.notify
 NULL AS has_left, NULL AS keys, extract(epoch FROM clock_timestamp())::float8 AS now
 
 -- :part lease_columns
--- In the order of Lease's fields, as of the lease that is given.
+-- In the order of Lease's fields, as of the new lease.
 judged.id, judged.run, judged.fence + 1, judged.scope, judged.kind, judged.node, judged.data, judged.queue,
 judged.priority, judged.attempt, judged.losses, judged.reason, judged.ready_at, judged.definition, judged.epoch,
 judged.live, judged.run_kind
 
 -- :part run_columns
--- Of its execution, what a commit of the token needs to know.
+-- Columns of the token's execution that its commit needs.
 judged.execution, judged.run_state, judged.run_seq, judged.run_live, judged.run_priority, judged.run_touched_at,
 judged.run_notify, judged.run_version
 
@@ -28,7 +29,7 @@ flight.seq AS run_seq, flight.live AS run_live, flight.priority AS run_priority,
 flight.notify AS run_notify, flight.version AS run_version
 
 -- :part in_open_scopes
--- Whether a candidate's scope, all scopes around it and the barriers they feed are open.
+-- True if a candidate's scope, all scopes around it and the barriers they feed are open.
 (candidate.scope = '' OR NOT EXISTS (
     SELECT 1
     FROM generate_series(1, array_length(string_to_array(candidate.scope, '/'), 1)) AS depth
@@ -39,20 +40,20 @@ flight.notify AS run_notify, flight.version AS run_version
         SELECT * FROM scope WHERE scope.execution = candidate.execution AND scope.path = around.path OFFSET 0
     ) AS scope ON true
     LEFT JOIN LATERAL (
-        -- By its whole key, also where the plan is made while there are no barriers (`load`).
+        -- By its whole key, also if the plan is made while there are no barriers (see load.sql).
         SELECT barrier.state FROM barrier WHERE barrier.execution = scope.execution AND barrier.id = scope.barrier OFFSET 0
     ) AS barrier ON true
     WHERE around.path <> '' AND (scope.path IS NULL OR scope.ended OR barrier.state IS DISTINCT FROM 'waiting')
 ))
 
 -- :part may_run
--- Whether a candidate's execution goes on, and its scopes are open.
+-- True if a candidate's execution runs, and its scopes are open.
 flight.state IN ('RUNNING', 'PENDING') AND
 -- :include in_open_scopes
 AS runs
 
 -- :part in_line
--- The next ready tokens without a limit key, and whether they may run. Nothing if `limited` says so.
+-- The next ready tokens without a limit key, and if they may run. Empty if `limited` is true.
 innocent AS MATERIALIZED (
     SELECT found.*
     FROM unnest($2::text[]) AS wanted (queue)
@@ -98,18 +99,19 @@ innocent AS MATERIALIZED (
 )
 
 -- :part was_given
--- Whether a candidate may run. Nothing of one that somebody changed just before it was locked: at its new place it is not
--- seen yet, and was not written. (Rows are written at their places for the reason that `write.held_steps` gives.)
+-- True if a candidate may run. NULL for one that was changed just before it was locked: at its new place it is not
+-- visible yet, and was not written. (Rows are written at their places for the reason that `write.held_steps`
+-- gives.)
 CASE WHEN judged.runs
     THEN nullif(((judged.execution, judged.id) IN (SELECT given.execution, given.id FROM given)) IS TRUE, false)
     ELSE judged.runs
 END
 
 -- :name claim
--- Leases ready tokens without a limit key of the queues $2 to worker $1, by priority, then age, at most $3; among them
--- at most one that killed workers before, and none while the worker holds such a one. Reads as many index entries as it
--- returns. First column: whether lines of limit keys may move ($4: now); then nothing is leased here. `runs` is false
--- for tokens that may not run: they are to be put where claims do not find them.
+-- Leases ready tokens without a limit key of the queues $2 to worker $1, by priority, then age, at most $3; among
+-- them at most one that killed workers before, and none while the worker holds such a one. Reads as many index
+-- entries as it returns. First column: lines of limit keys may move ($4: now); then nothing is leased here. `runs`
+-- is false for tokens that may not run: they are to be moved where claims do not find them.
 WITH limited AS MATERIALIZED (
     SELECT EXISTS (
         SELECT 1 FROM line WHERE queue = ANY ($2::text[]) AND NOT shut
@@ -139,8 +141,8 @@ LEFT JOIN judged ON true
 ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
 
 -- :name plain
--- The same tokens for a claim in which limits matter: locked and judged, but not leased. After the lease come the number
--- of the execution, the turn, the allowance and whether it may run.
+-- The same tokens for a claim in which limits matter: locked and checked, but not leased. After the lease come the
+-- number of the execution, the turn, the allowance and if it may run.
 WITH limited AS (
     SELECT false AS yes
 ),
@@ -152,8 +154,8 @@ FROM judged
 ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
 
 -- :name heads
--- The first tokens in lines ($1 queues, $2 keys), of each $3 innocent ones and one that killed workers before. Columns as
--- for `plain`, then the place of the line.
+-- The first tokens in lines ($1 queues, $2 keys), of each $3 innocent ones and one that killed workers before.
+-- Columns as for `plain`, then the position of the line.
 WITH candidate AS MATERIALIZED (
     SELECT found.*, wanted.place
     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (queue, key, place)
@@ -196,9 +198,10 @@ AND NOT (
 )
 
 -- :name ready_of_others
--- Ready tokens of the queues $1 without a limit key, of each the first $2 by priority, then age, that became ready since
--- $4. Passed over is what executions of the workflows $3 have (with $5 only what may run long), and what killed workers
--- before. Then, of each line of a key that may move, the first such token. The last column tells them apart.
+-- Ready tokens of the queues $1 without a limit key, of each the first $2 by priority, then age, that became ready
+-- since $4. Passed over are tokens of executions of the workflows $3 (with $5 only what may run long), and tokens
+-- that killed workers before. Then, of each line of a key that may move, the first such token. The last column
+-- distinguishes them.
 SELECT found.id, flight.id, found.queue, found.priority, found.ready_at, false
 FROM unnest($1::text[]) AS wanted (queue)
 CROSS JOIN LATERAL (
@@ -281,9 +284,9 @@ SELECT
 FROM judged;
 
 -- :name named
--- Leases those of the named tokens ($2 executions, $3 tokens) to worker $1 that are ready. First column: whether it has
--- a limit key; such a one is not leased here. (The state is compared in a way that fits no index: when few are ready, the
--- planner would rather walk all of them than look up each.)
+-- Leases those of the named tokens ($2 executions, $3 tokens) to worker $1 that are ready. First column: the token
+-- has a limit key; such a one is not leased here. (The state is compared in a way that fits no index: when few are
+-- ready, the planner would rather walk all of them than look up each.)
 WITH candidate AS MATERIALIZED (
     SELECT found.*
     FROM (
@@ -327,8 +330,8 @@ FROM unnest($2::bigint[], $3::text[]) AS chosen (execution, id)
 WHERE token.execution = chosen.execution AND token.id = chosen.id;
 
 -- :part from_due
--- Locks parked tokens whose time has come ($1: now) or comes within $3 seconds, together with their executions, earliest
--- first, at most $2, those that nobody else holds.
+-- Locks parked tokens whose time has come ($1: now) or comes within $3 seconds, together with their executions,
+-- earliest first, at most $2, those that no other transaction holds.
 FROM token
 CROSS JOIN LATERAL (
     SELECT * FROM flight WHERE flight.number = token.execution FOR UPDATE SKIP LOCKED
@@ -349,13 +352,14 @@ SELECT
 ;
 
 -- :name wake_plain
--- Tokens that are due: what `wake_row` does to one in the root of a running execution that is neither at a barrier nor
--- limited is done here. Of the others it only says that they are due. Of those that are awake, $6 of the queues $5 are
--- leased to worker $4, unless they killed workers before: that is for a claim to judge. Those that come due within $3
--- seconds are leased, too, or left alone.
--- With each row, or alone where nothing is due: the time, when the first of all other parked tokens comes due (in the
--- past, if somebody else holds it), and when the first line that a rate has stopped goes on. One that somebody changed just
--- before it was locked is neither awake nor due (`was_given`): it counts among the others, and is looked at again.
+-- Wakes due tokens. A token in the root of a running execution that is neither at a barrier nor limited is woken
+-- here as by `wake_row`; the others are only returned as due. Of the woken ones, $6 of the queues $5 are leased to
+-- worker $4, unless they killed workers before: those need a claim. Those that come due within $3 seconds are
+-- leased, too, or left alone.
+-- With each row, or alone if nothing is due: the time, when the first of all other parked tokens comes due (in the
+-- past, if another transaction holds it), and when the first line that a rate has stopped continues. A token that
+-- was changed just before it was locked is neither woken nor due (`was_given`): it counts among the others, and is
+-- read again.
 WITH due AS MATERIALIZED (
     SELECT token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
            token.live, token.fence, token.attempt, token.losses, token.due, token.number, token.ctid AS place,
@@ -414,7 +418,7 @@ CROSS JOIN LATERAL (
 ORDER BY judged.due, judged.number;
 
 -- :name soonest
--- When the first parked token comes due, and when the first line that a rate has stopped goes on.
+-- When the first parked token comes due, and when the first line that a rate has stopped continues.
 SELECT extract(epoch FROM statement_timestamp())::float8 AS now,
        (SELECT token.due FROM token WHERE token.state = 'parked' AND token.due IS NOT NULL ORDER BY token.due LIMIT 1),
        (SELECT opens_at FROM line WHERE opens_at IS NOT NULL ORDER BY opens_at LIMIT 1);
@@ -437,8 +441,8 @@ VALUES ($1, coalesce($2::float8, extract(epoch FROM statement_timestamp())::floa
 ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at, info = excluded.info;
 
 -- :name gone
--- Workers that missed their heartbeat, and whoever holds leases and is not known: it died before its first one, or was
--- forgotten while it took them. Owners are walked one by one, not lease by lease.
+-- Workers that missed their heartbeat, and unknown owners of leases: such a one died before its first heartbeat,
+-- or was forgotten while it took them. Owners are walked one by one, not lease by lease.
 WITH RECURSIVE holder AS (
     (SELECT token.owner FROM token WHERE token.state = 'leased' ORDER BY token.owner LIMIT 1)
     UNION ALL
@@ -461,7 +465,7 @@ FROM worker
 WHERE worker.expires_at < coalesce($1::float8, extract(epoch FROM statement_timestamp())::float8);
 
 -- :name forget
--- Forgets those of the workers $2 that are still gone, or known to be dead ($3).
+-- Removes those of the workers $2 that are still gone, or known to be dead ($3).
 DELETE FROM worker
 WHERE id IN (
     SELECT gone.id

@@ -1,8 +1,8 @@
--- Limits by key: lines of tokens, and what decides whether one may move.
+-- Limits by key: lines of tokens, and the data that decides if one may move.
 
 -- :name lock
--- The locks of keys, always in the same order: whoever changes lines of a key or leases tokens of it holds its lock.
--- 1685286003 keeps them apart from the locks of others.
+-- The locks of keys, always in the same order. A transaction that changes lines of a key or leases tokens of it
+-- holds its lock. 1685286003 keeps them apart from the locks of others.
 SELECT pg_advisory_xact_lock(ordered.lock)
 FROM (
     SELECT DISTINCT hashtextextended(key, 1685286003) AS lock
@@ -11,8 +11,8 @@ FROM (
 ) AS ordered;
 
 -- :name lock_soon
--- The same for claims: of the keys $1 those are waited for that $2 says, but not long; the others are taken if they are
--- free. Returns the keys that are locked now.
+-- The same for claims: of the keys $1 it waits briefly for those in $2; the others are taken if they are free.
+-- Returns the keys that are locked now.
 SELECT ordered.key
 FROM (
     SELECT asked.key, asked.waits, hashtextextended(asked.key, 1685286003) AS lock
@@ -28,7 +28,7 @@ WHERE CASE
 END;
 
 -- :name line_up
--- A token of this key became ready. A line that is shut stays so, unless the newcomer goes before all others in it.
+-- A token of this key became ready. A closed line stays closed, unless the new token comes first in it.
 INSERT INTO line (queue, key, priority, turn_at, turn)
 SELECT given.queue, given.key, given.priority, given.turn_at, nextval('turn')
 FROM unnest($1::text[], $2::text[], $3::integer[], $4::float8[]) AS given (queue, key, priority, turn_at)
@@ -38,7 +38,7 @@ ON CONFLICT (queue, key) DO UPDATE SET
     opens_at = CASE WHEN excluded.priority > line.priority THEN NULL ELSE line.opens_at END;
 
 -- :name open
--- Whatever frees a slot of a key lets claims look at its lines again. Returns those that were shut.
+-- Opens the lines of keys of which a slot was freed. Returns those that were closed.
 UPDATE line
 SET shut = false, opens_at = NULL
 WHERE key = ANY ($1::text[]) AND shut
@@ -59,7 +59,7 @@ DELETE FROM slot_holder
 WHERE execution = ANY ($1::bigint[]);
 
 -- :name open_lines
--- Lines of these queues ($1) that may move, as their turns come, at most $2 of each queue. $3: now.
+-- Lines of these queues ($1) that may move, in turn order, at most $2 of each queue. $3: now.
 SELECT found.queue, found.key
 FROM unnest($1::text[]) AS wanted (queue)
 CROSS JOIN LATERAL (
@@ -75,15 +75,15 @@ FROM line
 WHERE line.opens_at <= $3 AND line.queue = ANY ($1::text[]);
 
 -- :name lines
--- Lines as they are now that their keys are locked; those that are shut are left out.
+-- Lines as they are now that their keys are locked; closed ones are left out.
 SELECT line.queue, line.key, line.turn_at, line.turn
 FROM unnest($1::text[], $2::text[]) AS wanted (queue, key)
 JOIN line ON line.queue = wanted.queue AND line.key = wanted.key
 WHERE NOT line.shut OR line.opens_at <= $3;
 
 -- :name use
--- Of each key: its rule, its slots in use (leased tokens and executions that hold one, as far as their executions have
--- not ended), and the number of its last start.
+-- Of each key: its rule, its slots in use (leased tokens and executions that hold one, unless their executions
+-- have ended), and the number of its last start.
 SELECT wanted.key, limit_rule.concurrency, limit_rule.starts, limit_rule.period, (
     SELECT count(*)
     FROM token
@@ -110,13 +110,13 @@ SELECT *
 FROM unnest($1::text[], $2::bigint[], $3::float8[], $4::float8[]);
 
 -- :name forget_starts
--- Those of a key that its rate no longer asks for.
+-- Starts of a key that its rate no longer needs.
 DELETE FROM limit_start
 USING unnest($1::text[], $2::bigint[]) AS given (key, number)
 WHERE limit_start.key = given.key AND limit_start.number <= given.number;
 
 -- :name forget_stale_starts
--- Of keys with a rate that are used no more, at most so many.
+-- Starts of keys with a rate that are no longer used, at most so many.
 DELETE FROM limit_start
 WHERE (key, number) IN (
     SELECT stale.key, stale.number
@@ -128,8 +128,9 @@ WHERE (key, number) IN (
 );
 
 -- :name leave
--- How a claim leaves lines that it looked at: served ones go behind the others of their priority, which is that of the
--- token first in them now; those without room are shut until a slot is free, or until their rate lets them go on.
+-- Stores the state in which a claim leaves lines: served ones move behind the others of their priority, which is
+-- now that of their first token; those without room are closed until a slot is free, or until their rate allows a
+-- start.
 UPDATE line
 SET priority = coalesce(given.priority, line.priority),
     turn_at = CASE WHEN given.served THEN given.now ELSE line.turn_at END,
@@ -144,7 +145,7 @@ FROM (
 WHERE line.queue = given.queue AND line.key = given.key;
 
 -- :name clear
--- Lines in which nobody is left. Whoever adds a token meanwhile makes a new one after this.
+-- Lines without tokens. A token added meanwhile creates a new line after this.
 DELETE FROM line
 USING unnest($1::text[], $2::text[]) AS given (queue, key)
 WHERE line.queue = given.queue AND line.key = given.key

@@ -1,14 +1,14 @@
--- Executions, newest first by (created_at, id). One statement per leading filter: each walks an index in that order, lane
--- by lane, and stops after so many rows; the other filters are checked on the way. A lane is what the walk leads by.
--- `count_…` tells how many rows a walk would meet, at most $4: the shortest one is taken.
+-- Executions, newest first by (created_at, id). One statement per leading filter: each walks an index in that
+-- order, lane by lane, and stops after so many rows; the other filters are checked on the way. A lane is the part
+-- of the index that a walk selects. `count_…` returns how many rows a walk would meet, at most $4: the shortest
+-- one is taken.
 --
--- Parameters are the same for all walks:
---   $1 since, ($2 until, $3 mark): the last row of the page before, or the end of the time that was asked for;
---   $4 rows at most; $5, $6 the lanes: two columns of names, of which a walk may need one or none;
---   $7 workflow, $8 states, $9 parent, $10 kinds (none: all except schedules), $11 relations, $12 ended since,
---   $13 ended until, $14 and $15 tags, $16 text, and what it may mean: $17, $18 ids from one to another, $19 workflows,
---   $20 words. NULL filters nothing.
--- Counts take the first six. All of them are planned without bitmaps and with as few sorts as can be (see snapshot.py).
+-- Parameters are the same for all walks: $1 since, ($2 until, $3 mark): the last row of the page before, or the
+-- end of the requested time; $4 rows at most; $5, $6 the lanes: two columns of names, of which a walk may use one
+-- or none; $7 workflow, $8 states, $9 parent, $10 kinds (none: all except schedules), $11 relations, $12 ended
+-- since, $13 ended until, $14 and $15 tags, $16 text, and its possible meanings: $17, $18 ids from one to another,
+-- $19 workflows, $20 words. NULL filters nothing. Counts take the first six. All of them are planned without
+-- bitmaps and with as few sorts as possible (see `snapshot` in store.py).
 
 -- :part lanes
 FROM unnest($5::text[], $6::text[]) AS lane (name, state)
@@ -119,7 +119,7 @@ FROM (
       AND (seen.created_at + 0, seen.id) < ($2, $3)
 
 -- :name newest
--- No leading filter: one lane, whatever it says.
+-- No leading filter: one lane; its name is ignored.
 -- :include walk
     FROM execution AS seen
     WHERE TRUE
@@ -199,7 +199,7 @@ LIMIT $4;
 ;
 
 -- :name of_id
--- By the beginning of the id, from one to another, and sorted: it is long enough to mean few.
+-- By a prefix of the id, from one to another, and sorted: the prefix is long enough to match few.
 -- :include walk
 -- :include from_id
 -- :include checks
@@ -213,7 +213,7 @@ LIMIT $4;
 ;
 
 -- :name ended
--- By the time of the end, and sorted: only taken where few have ended in that time.
+-- By the time of the end, and sorted: only used if few have ended in that time.
 -- :include walk
     FROM execution AS seen
     WHERE seen.state = lane.state AND seen.ended_at IS NOT NULL
@@ -258,7 +258,7 @@ LIMIT $4;
 ;
 
 -- :name tag_value
--- Walks the rows of one value, whatever the tag is called. One with two such tags is met twice.
+-- Walks the rows of one value, in tags of any name. An execution with two such tags is met twice.
 -- :include walk
     FROM execution_tag AS tagged
     JOIN execution AS seen ON seen.id = tagged.execution
@@ -317,7 +317,7 @@ LIMIT $4;
 ;
 
 -- :name seldom_word
--- That of the words which the fewest errors hold, as far as counting some rows of each tells.
+-- The word that the fewest errors contain, judged by counting a bounded number of rows of each.
 SELECT wanted.word
 FROM unnest($1::text[]) WITH ORDINALITY AS wanted (word, place)
 CROSS JOIN LATERAL (
@@ -356,8 +356,8 @@ FROM known
 WHERE name IS NOT NULL;
 
 -- :name views
--- Outlines of executions, such as those of a page, in any order: the columns of `execution_view` with the bytes of the
--- values in place of the values.
+-- Outlines of executions, such as those of a page, in any order: the columns of `execution_view` with the lengths
+-- of the values in place of the values.
 SELECT id, workflow, version, definition, state, 'null'::bytea, created_at, touched_at, epoch, live, seq,
        priority, tags, idempotency_key, parent, relation, paused_at, ended_at, NULL::bytea, NULL::bytea, error, kind,
        octet_length(input) + coalesce(octet_length(output), 0) + coalesce(octet_length(context), 0)

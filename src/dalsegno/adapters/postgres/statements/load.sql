@@ -1,10 +1,10 @@
--- What a commit needs to know. Everything here runs in the transaction that holds the executions' flight rows, so
--- whatever it reads stays so; but for ready tokens, which claims may lease meanwhile (the fence tells).
--- Keys come as parallel arrays, in text where there may be many. What is not found is missing from the answer.
+-- The rows that a commit needs. Everything here runs in the transaction that holds the executions' flight rows, so
+-- the rows it reads do not change; except ready tokens, which claims may lease meanwhile (the fence shows it).
+-- Keys come as parallel arrays, as text if there may be many. Rows that are not found are missing from the result.
 --
--- A plan may be made while a table is empty, and lasts. Then half a key looks as good as the whole one, and a row would be
--- sought among all of its execution, or a subquery read for all executions at once. Where the planner has that choice a
--- subquery of its own (`OFFSET 0`, `LIMIT 1`) takes it away.
+-- A plan may be made while a table is empty, and is kept. Then half a key looks as good as the whole one, and a
+-- row would be searched among all of its execution, or a subquery read for all executions at once. Where the
+-- planner has that choice a subquery of its own (`OFFSET 0`, `LIMIT 1`) removes it.
 
 -- :part token_columns
 token.execution, token.id, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
@@ -12,11 +12,11 @@ token.limit_key, token.live, token.state, token.due, token.fence, token.owner, t
 token.reason, token.barrier, token.ready_at, token.digest, token.awaits, token.allowance, token.number
 
 -- :name locked
--- Locks the executions $1 (ids) that nobody else holds, in the order of their numbers, and reads of each what it is now
--- and the tokens $3 (places in $1) and $4 (ids). $2: whether it may end here; then also whether anything was left at
+-- Locks the executions $1 (ids) that no other transaction holds, in the order of their numbers, and reads of each
+-- its row and the tokens $3 (positions in $1) and $4 (ids). $2: it may end here; then also if anything was left at
 -- its root, and the limit keys of which it holds slots.
 --
--- The rows of flight are read as of the lock, all others as of the statement's beginning. If somebody else's commit came
+-- The rows of flight are read as of the lock, all others as of the statement's beginning. If another commit came
 -- between, the versions differ (`moved`): those others are to be read again.
 WITH seen AS MATERIALIZED (
     SELECT asked.place, asked.ends, flight.number, flight.id, flight.version
@@ -52,7 +52,7 @@ LEFT JOIN LATERAL (
 ) AS token ON true;
 
 -- :name wait
--- The same lock, waiting for whoever holds it.
+-- The same lock, waiting for its holder.
 SELECT 1
 FROM flight
 WHERE flight.id = ANY ($1::text[])
@@ -60,7 +60,7 @@ ORDER BY flight.number
 FOR UPDATE;
 
 -- :name records
--- Executions without a flight row: swept, or just created by somebody else (those have not ended).
+-- Executions without a flight row: swept, or just created by another transaction (those have not ended).
 SELECT number, id, state, definition, coalesce(epoch, 0), coalesce(seq, 0), coalesce(live, 0), priority, paused_at,
        coalesce(touched_at, 0), ended_at, kind
 FROM execution
@@ -90,7 +90,7 @@ CROSS JOIN LATERAL (
 ) AS token;
 
 -- :name scopes
--- With the barrier each of them feeds, and whether anything was left in it.
+-- With the barrier each of them feeds, and if anything was left in it.
 SELECT scope.execution, scope.path, scope.barrier, scope.slot, scope.live, scope.ended,
        (
            SELECT true
@@ -161,7 +161,7 @@ FROM outbox
 WHERE id = ANY ($1::text[]);
 
 -- :name waiting_signals
--- Those of these names that nobody has taken.
+-- Signals of these names that are not taken.
 SELECT mailbox.execution, mailbox.id, mailbox.name, data, number, place, taken
 FROM unnest($1::text::bigint[], $2::text::text[]) AS wanted (execution, name)
 CROSS JOIN LATERAL (
@@ -182,7 +182,7 @@ FROM slot_holder
 WHERE slot_holder.execution = ANY ($1::bigint[]);
 
 -- :name first_in_lines
--- The lines of these keys, and the token that stands first in each.
+-- The lines of these keys, and the first token in each.
 SELECT line.key, token.id, flight.id, line.queue, token.priority
 FROM line
 CROSS JOIN LATERAL (

@@ -1,10 +1,10 @@
--- Reading. Nothing here locks or changes anything.
+-- Reads. Nothing here locks or changes anything.
 
 -- :name now
 SELECT extract(epoch FROM clock_timestamp())::float8;
 
 -- :name next_numbers
--- The first of a block of numbers for new executions: the day in front, then the count.
+-- The first of a block of numbers for new executions: the day in the upper bits, then the counter.
 SELECT (floor(extract(epoch FROM clock_timestamp()) / 86400)::bigint << 40) + nextval('execution_number');
 
 -- :name slots
@@ -37,7 +37,7 @@ FROM execution_view
 WHERE id = $1;
 
 -- :name tokens
--- What is unfinished, in the order of TokenRow's fields after the execution.
+-- Unfinished tokens, in the order of TokenRow's fields after the execution.
 SELECT id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt, losses, reason,
        barrier, ready_at, digest, awaits, allowance
 FROM token
@@ -52,7 +52,7 @@ FROM barrier
 WHERE execution = (SELECT number FROM flight WHERE flight.id = $1);
 
 -- :name machine
--- Everything in one look: the machine, its inbox in the order of the numbers, and the signals nobody has taken.
+-- Everything in one query: the machine, its inbox in the order of the numbers, and the signals that are not taken.
 SELECT version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted
 FROM machine
 WHERE execution = (SELECT number FROM flight WHERE flight.id = $1);
@@ -69,6 +69,144 @@ FROM mailbox
 WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND NOT taken
 ORDER BY number;
 
+-- :name waiting_signals
+-- Walks mailbox_waiting, up to the requested number.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM mailbox
+    WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND NOT taken
+    LIMIT $2
+) AS waiting;
+
+-- :name examine
+-- Everything that explains why executions ($1) have not ended, at one moment: a row of each that exists, in the
+-- order of $1; the first row has the workers, too. Of the values of an execution only the lengths are read. The
+-- columns of each part are those of the statements above, of `leases.workers`, `limits.use` and `records.one`.
+-- Records are those of the kinds $2 (about unfinished tokens: $3 is the prefix of their ids), $4 (about queues in
+-- which a token is ready) and $5 (the first 1,000, if a token is ready).
+SELECT
+    ROW (view.id, view.workflow, view.version, view.definition, view.state, 'null'::bytea, view.created_at,
+         view.touched_at, view.epoch, view.live, view.seq, view.priority, view.tags, view.idempotency_key, view.parent,
+         view.relation, view.paused_at, view.ended_at, NULL::bytea, NULL::bytea, view.error, view.kind,
+         octet_length(view.input) + coalesce(octet_length(view.output), 0) + coalesce(octet_length(view.context), 0)),
+    ARRAY(
+        SELECT ROW (id, scope, kind, node, data, queue, priority, limit_key, live, state, due, fence, owner, attempt,
+                    losses, reason, barrier, ready_at, digest, awaits, allowance)
+        FROM token
+        WHERE execution = flight.number AND state IN ('ready', 'leased', 'parked', 'held')
+        ORDER BY number
+    ),
+    ARRAY(
+        SELECT ROW (id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+                    milestone_token)
+        FROM barrier
+        WHERE execution = flight.number
+    ),
+    ARRAY(
+        SELECT ROW (waiting.id, open.number)
+        FROM (
+            SELECT id, expected FROM barrier WHERE execution = flight.number AND state = 'waiting' LIMIT $6
+        ) AS waiting
+        CROSS JOIN LATERAL (
+            SELECT number
+            FROM (SELECT generate_series(0, waiting.expected - 1) AS number) AS numbers
+            WHERE (
+                SELECT true
+                FROM slot
+                WHERE slot.execution = flight.number AND slot.barrier = waiting.id AND slot.slot = numbers.number
+            ) IS NULL
+            LIMIT $7
+        ) AS open
+    ),
+    (
+        SELECT ROW (version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted)
+        FROM machine
+        WHERE execution = flight.number
+    ),
+    ARRAY(SELECT ROW (promise, ok, data, number) FROM inbox WHERE execution = flight.number ORDER BY number),
+    ARRAY(
+        SELECT ROW (id, name, data, number, place)
+        FROM mailbox
+        WHERE execution = flight.number AND NOT taken
+        ORDER BY number
+    ),
+    ARRAY(
+        SELECT ROW (
+            own.key, own.allowance, limit_rule.concurrency, limit_rule.starts, limit_rule.period, (
+                SELECT count(*)
+                FROM token
+                JOIN flight AS holder ON holder.number = token.execution
+                WHERE token.state = 'leased' AND token.limit_key = own.key AND holder.ended_at IS NULL
+            ) + (
+                SELECT count(*)
+                FROM slot_holder
+                JOIN flight AS holder ON holder.number = slot_holder.execution
+                WHERE slot_holder.key = own.key AND holder.ended_at IS NULL
+            ), (
+                SELECT count(*)
+                FROM (
+                    SELECT 1
+                    FROM line
+                    JOIN token ON token.queue = line.queue AND token.limit_key = line.key
+                    WHERE line.key = own.key AND token.state = 'ready' AND token.limit_key IS NOT NULL
+                    LIMIT $8
+                ) AS counted
+            ), (
+                SELECT at
+                FROM limit_start
+                WHERE key = own.key
+                  AND number = (SELECT max(latest.number) FROM limit_start AS latest WHERE latest.key = own.key) + 1
+                      - coalesce(limit_rule.starts, (own.allowance::json -> 'rate' ->> 'starts')::bigint)
+            )
+        )
+        FROM (
+            SELECT DISTINCT limit_key AS key, allowance
+            FROM token
+            WHERE execution = flight.number AND state = 'ready' AND limit_key IS NOT NULL
+        ) AS own
+        LEFT JOIN limit_rule ON limit_rule.key = own.key
+    ),
+    ARRAY(
+        SELECT ROW (record.kind, record.id, record.data, record.version, record.created_at, record.changed_at)
+        FROM (
+            SELECT $2::text AS kind, $3::text || id AS id
+            FROM token
+            WHERE execution = flight.number AND state IN ('ready', 'leased', 'parked', 'held')
+            UNION
+            SELECT $4::text, queue
+            FROM token
+            WHERE execution = flight.number AND state = 'ready'
+        ) AS named
+        CROSS JOIN LATERAL (
+            SELECT kind, id, data, version, created_at, changed_at
+            FROM record
+            WHERE kind = named.kind AND id = named.id
+            LIMIT 1
+        ) AS record
+        UNION ALL
+        SELECT ROW (of_kind.kind, of_kind.id, of_kind.data, of_kind.version, of_kind.created_at, of_kind.changed_at)
+        FROM (
+            SELECT kind, id, data, version, created_at, changed_at
+            FROM record
+            WHERE kind = $5
+              AND EXISTS (SELECT 1 FROM token WHERE execution = flight.number AND state = 'ready')
+            ORDER BY id
+            LIMIT 1000
+        ) AS of_kind
+    ),
+    CASE WHEN row_number() OVER (ORDER BY asked.place) = 1 THEN ARRAY(
+        SELECT ROW (worker.id, expires_at, (
+            SELECT count(*) FROM token WHERE token.state = 'leased' AND token.owner = worker.id
+        ), info)
+        FROM worker
+        ORDER BY worker.id
+    ) END
+FROM unnest($1::text[]) WITH ORDINALITY AS asked (id, place)
+JOIN execution_view AS view ON view.id = asked.id
+LEFT JOIN flight ON flight.id = asked.id
+ORDER BY asked.place;
+
 -- :name ready
 SELECT token.id, flight.id, queue, token.priority
 FROM flight
@@ -77,8 +215,8 @@ WHERE flight.id = $1 AND token.state = 'ready'
 ORDER BY ready_at, turn;
 
 -- :name untouched
--- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row says where to
--- go on.
+-- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row has the
+-- cursor of the next page.
 WITH looked AS MATERIALIZED (
     SELECT id, ended_at, touched_at
     FROM flight
@@ -95,8 +233,8 @@ FROM looked
 HAVING count(*) = $2;
 
 -- :name queues
--- Ready tokens of each queue ($1 at most, as they are taken), since when the first of them waits, and leased ones. From
--- one queue to the next the index is walked in one step.
+-- Ready tokens of each queue ($1 at most, as they are taken), since when the first of them waits, and leased ones.
+-- From one queue to the next the index is walked in one step.
 WITH RECURSIVE open_queue AS (
     (SELECT queue FROM token WHERE state = 'ready' AND limit_key IS NULL ORDER BY queue LIMIT 1)
     UNION ALL
@@ -168,7 +306,8 @@ ORDER BY turn
 LIMIT $1;
 
 -- :name rights
--- What of the schema this role may not use as running workflows needs it. Asked of the catalogue, which everybody may read.
+-- The privileges on the schema that this role lacks for running workflows. Read from the catalogue, which every
+-- role may read.
 SELECT quote_ident(current_user) AS role, kind, name
 FROM (
     SELECT 'schema' AS kind, nspname::text AS name, has_schema_privilege(oid, 'USAGE') AS granted

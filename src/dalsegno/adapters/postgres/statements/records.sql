@@ -13,7 +13,7 @@ ORDER BY id
 LIMIT $3;
 
 -- :name put
--- New, or one version more, whatever was there.
+-- Inserts the record, or increments its version, unconditionally.
 INSERT INTO record AS old (kind, id, data, version, created_at, changed_at)
 VALUES ($1, $2, $3, 1, $4, $4)
 ON CONFLICT (kind, id) DO UPDATE
@@ -21,14 +21,15 @@ SET data = excluded.data, version = old.version + 1, changed_at = excluded.chang
 RETURNING kind, id, data, version, created_at, changed_at;
 
 -- :name create
--- Only where there is none: of many that create at once, one gets a row back (R1).
+-- Inserts only if there is none: of many concurrent creates, one gets a row back (R1).
 INSERT INTO record (kind, id, data, version, created_at, changed_at)
 VALUES ($1, $2, $3, 1, $4, $4)
 ON CONFLICT DO NOTHING
 RETURNING kind, id, data, version, created_at, changed_at;
 
 -- :name change
--- Only the version that is expected (R1): whoever waits for the row's lock sees the new version and finds nothing.
+-- Changes only the expected version (R1): a statement that waits for the row's lock sees the new version and finds
+-- nothing.
 UPDATE record
 SET data = $3, version = version + 1, changed_at = $4
 WHERE kind = $1 AND id = $2 AND version = $5

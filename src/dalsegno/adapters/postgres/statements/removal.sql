@@ -1,16 +1,29 @@
--- Removing whole executions after the retention time. An execution's own row goes last: as long as anything of it is
--- there, its id is taken and the next call goes on with it.
+-- Removal of whole executions after the retention time. An execution's own row is removed last: as long as
+-- anything of it exists, its id is taken and the next call continues.
 
 -- :name outdated
--- Executions that ended in one of these states past its retention time, oldest ending first, but for those whose ending
--- is still to be told: whoever tells it reads what the execution came to.
+-- Executions that ended in one of these states past their retention time, oldest ending first. Excluded are those
+-- whose ending is not delivered yet, because the delivery reads the result, and those whose clean-up is a dead
+-- letter, or continues in another execution that may still need their state.
 SELECT found.number
 FROM unnest($1::text[]) AS wanted (state)
 CROSS JOIN LATERAL (
     SELECT number, ended_at
     FROM execution
     WHERE execution.state = wanted.state AND ended_at IS NOT NULL AND ended_at < $2
-      AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
+      AND NOT EXISTS (
+          SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
+      )
+      AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
+      AND NOT EXISTS (
+          SELECT 1
+          FROM execution AS successor
+          WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
+            AND (successor.ended_at IS NULL
+                 OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
+                 OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
+          OFFSET 0  -- asked per row, by the index: as a join it would read all executions that have a parent
+      )
     ORDER BY ended_at
     LIMIT $3
 ) AS found
@@ -18,15 +31,27 @@ ORDER BY found.ended_at, found.number
 LIMIT $3;
 
 -- :name removable
--- The same of those that are named.
+-- The same for named executions.
 SELECT number
 FROM execution
 WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended');
+  AND NOT EXISTS (
+      SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
+  )
+  AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
+  AND NOT EXISTS (
+      SELECT 1
+      FROM execution AS successor
+      WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
+        AND (successor.ended_at IS NULL
+             OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
+             OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
+      OFFSET 0
+  );
 
 -- :name lock
--- Those of them that nobody else is at work with: neither a commit, nor the sweep, nor another removal. Waits for none.
--- `swept`: nothing is left of it but its history.
+-- Those of them that no commit, sweep or other removal has locked. Does not wait. `swept`: nothing is left of it
+-- but its history.
 WITH mine AS MATERIALIZED (
     SELECT number
     FROM flight
@@ -82,11 +107,10 @@ WHERE execution = ANY ($1::bigint[]);
 DELETE FROM execution
 WHERE number = ANY ($1::bigint[]);
 
--- One execution, at most so many rows at a time.
--- One row comes back for each that went.
+-- One execution, at most so many rows at a time. Returns one row for each removed one.
 
 -- :name delete_token
--- By its key: a claim may change its place meanwhile. The limit key comes back of those that are leased.
+-- By its key: a claim may move the row meanwhile. Returns the limit keys of those that are leased.
 DELETE FROM token
 WHERE execution = $1 AND id = ANY (ARRAY(SELECT id FROM token WHERE execution = $1 LIMIT $2))
 RETURNING CASE WHEN state = 'leased' THEN limit_key END;
@@ -153,7 +177,7 @@ WHERE ctid = ANY (ARRAY(
 RETURNING 1;
 
 -- :name delete_output
--- By its key: rows of partitions are not told apart by their places.
+-- By its key: the position of a row does not identify it across partitions.
 DELETE FROM output
 WHERE execution = $1 AND id = ANY (ARRAY(SELECT id FROM output WHERE execution = $1 LIMIT $2))
 RETURNING 1;
@@ -178,32 +202,33 @@ WHERE inhparent = $1::text::regclass
 ORDER BY child.relname;
 
 -- :name samples
--- Columns of a table whose samples are of another size than usual.
+-- Columns of a table with a statistics target of their own.
 SELECT quote_ident(attname), attstattarget
 FROM pg_attribute
 WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attstattarget >= 0
 ORDER BY attnum;
 
 -- :name survivor
--- Whether any execution with these numbers stays, whatever is removed of these states and before this moment.
+-- True if any execution with these numbers stays after the removal of these states before this moment.
 SELECT EXISTS (
     SELECT 1
     FROM execution
     WHERE number >= $1 AND number < $2
-      AND (ended_at IS NULL OR ended_at >= $3 OR NOT state = ANY ($4::text[]))
+      AND (ended_at IS NULL OR ended_at >= $3 OR NOT state = ANY ($4::text[])
+           OR id IN (SELECT record.id FROM record WHERE record.kind = 'cleanup'))
 );
 
 -- :name any_in
 SELECT EXISTS (SELECT 1 FROM execution WHERE number >= $1 AND number < $2);
 
 -- :name any_in_other
--- Whether history of executions with these numbers lies in the partitions for all that has none of its own.
+-- True if history of executions with these numbers is in the default partitions.
 SELECT EXISTS (SELECT 1 FROM event_other WHERE execution >= $1 AND execution < $2)
     OR EXISTS (SELECT 1 FROM output_other WHERE execution >= $1 AND execution < $2);
 
 -- :name outer_numbers_in_other
--- The smallest and the largest number of executions whose history lies there. By whole names: the doctor's connection
--- has no search path.
+-- The smallest and the largest number of executions whose history is there. By qualified names: the doctor's
+-- connection has no search path.
 SELECT min(least_of_each), max(largest_of_each)
 FROM (
     SELECT min(execution), max(execution) FROM dalsegno.event_other
@@ -212,8 +237,8 @@ FROM (
 ) AS found (least_of_each, largest_of_each);
 
 -- :name tenure
--- Whose the tables of history are, and what this role may do with them; of the two the one that it does not own. By whole
--- names, as above.
+-- The owner of the history tables, and this role's rights on them; of the two the one that it does not own. By
+-- qualified names, as above.
 SELECT quote_ident(current_user) AS role, quote_ident(owner.rolname) AS owner, owner.rolsuper AS owner_is_superuser,
        pg_has_role(relowner, 'USAGE') AS owns, has_schema_privilege('dalsegno', 'CREATE') AS creates,
        has_table_privilege(pg_class.oid, 'INSERT') AS writes

@@ -1,8 +1,9 @@
--- Removing rows of ended executions in chunks. Several processes share it: each works on executions that it has locked.
--- Every DELETE takes the executions' numbers and the most rows it may remove, and tells how many went.
+-- Removal of rows of ended executions in chunks. Several processes share it: each works on executions that it has
+-- locked. Every DELETE takes the executions' numbers and the most rows it may remove, and returns how many it
+-- removed.
 
 -- :name any
--- Whether there is anything to sweep.
+-- True if there is anything to sweep.
 SELECT 1
 FROM flight
 WHERE ended_at IS NOT NULL
@@ -10,7 +11,7 @@ LIMIT 1;
 
 -- :name ended
 -- Locks executions whose rows are still to be swept, oldest ending first.
-SELECT number, id, state, seq
+SELECT number, id, state, seq, touched_at
 FROM flight
 WHERE ended_at IS NOT NULL
 ORDER BY ended_at
@@ -18,7 +19,7 @@ LIMIT $1
 FOR UPDATE SKIP LOCKED;
 
 -- :name tokens
--- Waits for claims that hold some of them, and so tells what is leased at last.
+-- Waits for claims that hold some of them, and so returns which are leased in the end.
 DELETE FROM token
 WHERE (execution, id) IN (
     SELECT found.execution, found.id FROM token AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
@@ -113,7 +114,7 @@ WHERE execution IN (SELECT found.execution FROM machine AS found WHERE found.exe
 RETURNING 1;
 
 -- :name failures
--- What executions failed with.
+-- The errors of executions.
 SELECT created_at, id, error
 FROM execution
 WHERE number = ANY ($1::bigint[]);
@@ -125,8 +126,8 @@ FROM unnest($1::text[], $2::float8[], $3::text[])
 ON CONFLICT DO NOTHING;
 
 -- :name land
--- The record takes over the counters of the flight row, which goes in the same transaction, unless it has them since the
--- ending: each of its versions costs an entry in all its indexes.
+-- The record takes over the counters of the flight row, which is deleted in the same transaction, unless it has
+-- them since the ending: each of its versions costs an entry in all its indexes.
 WITH landed AS (
     DELETE FROM flight
     WHERE number = ANY ($1::bigint[])

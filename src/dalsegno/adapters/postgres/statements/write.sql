@@ -1,8 +1,8 @@
--- What a commit writes. Rows come as parallel arrays, each row once; all of it happens in the transaction that holds the
--- executions' flight rows.
+-- The writes of a commit. Rows come as parallel arrays, each row once; all of it happens in the transaction that
+-- holds the executions' flight rows.
 
 -- :part given_steps
--- Arrays of names and numbers come as text. Columns that many rows share stand once in `shape`.
+-- Arrays of names and numbers come as text. Columns that many rows share are stored once in `shape`.
 given_consumed AS MATERIALIZED (
     SELECT *
     FROM unnest($1::text::bigint[], $2::text::text[], $3::text::integer[], $4::bytea[])
@@ -31,13 +31,15 @@ given_consumed AS MATERIALIZED (
 )
 
 -- :name steps
--- The hot path: tokens that are consumed, tokens that are spawned ready or kept, events, outputs and counters of running
--- executions. Returns how many tokens were consumed: a fence that does not match is a token that somebody else has
--- changed. Consumed tokens stay as tombstones with the digest, by which the same commit
--- is recognised when it comes again. An event fails on a number that exists: the sequence of an execution is counted in
--- its flight row (L8), of which only counters change, so that no index is touched. Rows are written at their places, as in
--- `held_steps`: a token that a claim has changed meanwhile is not written, and counts as changed. (Its fence is compared once
--- more: some versions of PostgreSQL follow a row to its new place.)
+-- The hot path: tokens that are consumed, tokens that are spawned ready or kept, events, outputs and counters of
+-- running executions. Returns how many tokens were consumed: a fence that does not match is a token that another
+-- transaction has changed.
+-- Consumed tokens stay as tombstones with the digest, by which a repeated commit is recognised. An event fails on
+-- a number that exists: the sequence of an execution is counted in its flight row (L8), of which only counters
+-- change, so that no index is touched.
+-- Rows are written at their places, as in `held_steps`: a token that a claim has changed meanwhile is not written,
+-- and counts as changed. (Its fence is compared once more: some versions of PostgreSQL follow a row to its new
+-- place.)
 WITH
 -- :include given_steps
 , found AS MATERIALIZED (
@@ -93,8 +95,9 @@ WITH
 SELECT count(*) FROM consumed;
 
 -- :part leased_places
--- Where the given tokens lie, of the executions that are held. Only this process's memory says that they are leased, so
--- that is checked here. (In a way that fits no index: the planner might walk all leases instead of looking up each token.)
+-- The places of the given tokens, of the executions that are held. Only this process's memory says that they are
+-- leased, so that is checked here. (In a way that fits no index: the planner might walk all leases instead of
+-- looking up each token.)
 CROSS JOIN LATERAL (
     SELECT token.ctid AS place
     FROM token
@@ -105,7 +108,7 @@ CROSS JOIN LATERAL (
 WHERE (given.execution IN (SELECT held.number FROM held)) IS TRUE
 
 -- :part held_additions
--- What is new, of the executions that are held.
+-- New rows of the executions that are held.
 spawned AS (
     INSERT INTO token (number, turn, execution, id, data, state, scope, kind, node, queue, priority, live, ready_at,
                        fence, owner)
@@ -130,7 +133,7 @@ spawned AS (
 )
 
 -- :part held_writes
--- What steps write, of the executions that are held.
+-- The writes of steps, for the executions that are held.
 leased AS MATERIALIZED (
     SELECT given.digest, given.fence, token.place
     FROM given_consumed AS given
@@ -146,7 +149,7 @@ leased AS MATERIALIZED (
 -- :include held_additions
 
 -- :part saved_machines
--- After a run of a script: everything, the snapshot too.
+-- After a run of a script: all columns, including the snapshot.
 saved AS (
     INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
                          interrupted, line, wake, reachable, snapshot)
@@ -184,7 +187,7 @@ known_machine AS MATERIALIZED (
 )
 
 -- :part inboxes
--- Completions that came, and those that nothing can ask for any more.
+-- New completions, and the removal of those that are no longer reachable.
 entered AS (
     INSERT INTO inbox (execution, number, promise, ok, data)
     SELECT *
@@ -208,7 +211,7 @@ entered AS (
 )
 
 -- :part held_numbers
--- Fails if a token is not as it must be: fewer were `released` than were `asked` to be.
+-- Fails if a token is not in the expected state: fewer were `released` than were `asked` to be.
 SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
        1 / CASE
            WHEN (SELECT count(*) FROM released) = (
@@ -219,16 +222,17 @@ SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
 FROM held
 
 -- :name held_steps
--- The same in one round trip, for executions whose rows this process knows ($38: their versions, $39: when
--- they were touched last, in the order of $33): nobody has changed one of which both are still the same, and it is locked
--- here while it is written. (A version alone may come twice: a standby that takes over may lack the last commits, and
--- others make new ones.) Returns the numbers of those that were written; the others are left alone whole.
+-- The same in one round trip, for executions whose rows this process knows ($38: their versions, $39: when they
+-- were touched last, in the order of $33). If both are unchanged no other transaction has changed the execution,
+-- and it is locked here while it is written. (A version alone may come twice: a standby that takes over may lack
+-- the last commits, and new ones get their numbers.) Returns the numbers of those that were written; the others
+-- are left alone whole.
 --
--- A plan that was made in a quiet hour, when these tables are empty, serves the rush that follows. To the planner a walk
--- over a table of one row is as good as looking up ten, and ten times ten comparisons are nothing. So it is left no choice:
--- rows are looked up one by one (LATERAL), and written at the place where they were found, of which, by a LIMIT that
--- limits nothing, it expects one. (Nobody can have moved them: whoever changes rows of an execution counts up its version,
--- and it is locked.) `IN (…) IS TRUE` is no join to it, but a look into a hash table.
+-- A plan that was made while these tables were empty serves the load that follows. To the planner a walk over a
+-- table of one row is as good as looking up ten, and ten times ten comparisons are nothing. So it gets no choice:
+-- rows are looked up one by one (LATERAL), and written at the place where they were found, of which, by a LIMIT
+-- that limits nothing, it expects one. (They cannot have moved: every change of an execution's rows increments its
+-- version, and it is locked.) `IN (…) IS TRUE` is no join to it, but a lookup in a hash table.
 WITH
 -- :include given_steps
 , held AS MATERIALIZED (
@@ -263,7 +267,7 @@ WITH
 ;
 
 -- :part held_stopping
--- Those of the executions that may be written, and what is written of them.
+-- The executions that may be written, and their writes.
 held AS MATERIALIZED (
     SELECT known.*, flight.place
     FROM (
@@ -272,7 +276,7 @@ held AS MATERIALIZED (
                     $37::text::float8[], $38::text::bigint[], $39::text::float8[], $40::text[], $41::float8[], $42::bytea[], $43::bytea[],
                     $44::bytea[])
             AS known (number, epoch, seq, live, touched_at, version, seen_at, state, ended_at, output, context, error)
-        -- Asked for one by one: the planner may turn EXISTS into a walk over all there are.
+        -- Looked up one by one: the planner may turn EXISTS into a walk over all there are.
         WHERE known.state IS NULL OR coalesce(
             (SELECT 1 FROM left_context WHERE left_context.execution = known.number AND left_context.scope = '' LIMIT 1),
             (SELECT 1 FROM token AS slot
@@ -337,9 +341,9 @@ held AS MATERIALIZED (
 )
 
 -- :name held_stops
--- The same, where some of the executions end ($40 to $44, in the order of $33; no state: it goes on) or some of the tokens
--- are put to sleep instead of consumed ($45 to $51). An execution that ends is left alone if anything was left at its
--- root or if it holds slots: then there is more to do.
+-- The same, if some of the executions end ($40 to $44, in the order of $33; no state: it continues) or some of the
+-- tokens are parked instead of consumed ($45 to $51). An execution that ends is left alone if anything was left at
+-- its root or if it holds slots: then more has to be written.
 WITH
 -- :include given_steps
 ,
@@ -348,7 +352,7 @@ WITH
 ;
 
 -- :name held_runs
--- The same, where some of the executions are scripts whose machines have run, or have got something to run for.
+-- The same, if some of the executions are scripts whose machines have run, or have new completions.
 WITH
 -- :include given_steps
 ,
@@ -363,11 +367,11 @@ WITH
 ;
 
 -- :name starts
--- Starts, with all that a start brings as a rule. Returns the numbers of those that were made. The others are left alone
--- whole: an execution of that name exists, or a caller starts it in a transaction of its own that is still open (see
--- `open_start`), for which the insert would wait. The lock that tells so is only tried and given back: so many would fill
--- the server's table of locks. In the order of their ids, so that two processes that start the same ones do not wait for
--- each other in turn, and not for longer than $86; without that, for as long as the transaction around it says.
+-- Starts, with all rows that a start usually has. Returns the numbers of those that were created. The others are
+-- left alone whole: an execution of that name exists, or a caller starts it in its own open transaction (see
+-- `open_start`), for which the insert would wait. The lock that shows this is only tried and released: so many
+-- would fill the server's lock table. In the order of their ids, so that two processes that start the same ones do
+-- not deadlock. The wait is limited to $86, or without it by the transaction around it.
 WITH
 -- :include given_steps
 , held AS (
@@ -424,7 +428,7 @@ FROM held;
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1685286004));
 
 -- :name open_starts
--- Those of the executions $1 that are being started so, until their callers' transactions end.
+-- Those of the executions $1 that are being started this way, until their callers' transactions end.
 SELECT asked.id
 FROM unnest($1::text[]) AS asked (id)
 WHERE NOT CASE
@@ -434,8 +438,8 @@ WHERE NOT CASE
 END;
 
 -- :name moves
--- A begin, a pause, a resume or the ending: the flight row and the record beside it, which takes the counters with the
--- ending. (Nothing changes them then, as a rule: the sweep need not write the record once more.)
+-- A begin, a pause, a resume or the ending: the flight row and the record, which takes the counters with the
+-- ending. (They usually do not change after that: the sweep need not write the record again.)
 WITH given AS MATERIALIZED (
     SELECT *
     FROM unnest($1::bigint[], $2::text[], $3::integer[], $4::integer[], $5::integer[], $6::float8[], $7::float8[],
@@ -459,21 +463,21 @@ FROM given
 WHERE execution.number = given.number;
 
 -- :name touch
--- Executions whose rows changed, though not their own one.
+-- Executions whose rows changed, but not their own one.
 UPDATE flight
 SET version = version + 1
 WHERE number = ANY ($1::bigint[]);
 
 -- :name inputs
--- A trigger may bring another input than was submitted; the execution has not begun.
+-- A trigger may replace the submitted input; the execution has not begun.
 UPDATE execution
 SET input = given.input
 FROM unnest($1::bigint[], $2::bytea[]) AS given (number, input)
 WHERE execution.number = given.number;
 
 -- :name tags
--- All tags of some executions ($1, $2), and the rows by which they are found: those that go ($3 to $5) and those that are
--- new ($6 to $8), by their whole keys. A common tag has as many rows as there are executions.
+-- All tags of some executions ($1, $2), and the index rows: removed ones ($3 to $5) and new ones ($6 to $8), by
+-- their whole keys. A common tag has as many rows as there are executions.
 WITH changed AS (
     UPDATE execution
     SET tags = given.tags
@@ -493,7 +497,7 @@ JOIN execution ON execution.number = given.number
 ON CONFLICT DO NOTHING;
 
 -- :name new_tokens
--- Tokens that are born parked, held, with a limit key or at a barrier.
+-- New tokens that are parked, held, with a limit key or at a barrier.
 INSERT INTO token (number, turn, execution, id, state, scope, kind, node, queue, priority, live, ready_at, fence, owner,
                    data, due, attempt, losses, reason, barrier, limit_key, digest, awaits, allowance)
 SELECT born.turn, born.*
@@ -505,7 +509,7 @@ FROM (
 ) AS born;
 
 -- :name tokens
--- Returns how many were changed; see `steps`. A ready token gets a new turn. The execution is another one only for a task
+-- Returns how many were changed; see `steps`. A ready token gets a new turn. The execution changes only for a task
 -- that outlives its script.
 WITH found AS MATERIALIZED (
     SELECT given.*, token.place
@@ -537,8 +541,8 @@ WITH found AS MATERIALIZED (
 SELECT count(*) FROM changed;
 
 -- :name joins
--- Where branches meet. New scopes and barriers fail when they exist: that is judged before. A slot that is resolved stays
--- as it is (L7).
+-- Where branches meet. New scopes and barriers fail if they exist: that is checked before. A resolved slot does
+-- not change (L7).
 WITH new_scope AS (
     INSERT INTO scope (execution, path, barrier, slot, live, ended)
     SELECT *
@@ -601,8 +605,8 @@ FROM unnest($41::bigint[], $42::text[], $43::text[], $44::bytea[])
 ON CONFLICT (execution, scope, key) DO UPDATE SET data = excluded.data;
 
 -- :name machines
--- Scripts: a run's end saves everything, the snapshot too; a completion, a signal or a request only counts. What it is
--- about is held by the transaction.
+-- Scripts: the end of a run saves all columns, including the snapshot; a completion, a signal or a request only
+-- updates counters. The transaction holds the executions.
 WITH held AS MATERIALIZED (
     SELECT unnest($1::bigint[] || $16::bigint[] || $25::bigint[] || $30::bigint[]) AS number
 ),
@@ -628,7 +632,7 @@ DELETE FROM outbox
 WHERE id = ANY ($1::text[]);
 
 -- :name delivered
--- Several processes may deliver the same ones: each is removed by whoever comes first.
+-- Several processes may deliver the same entries: the first one removes each.
 DELETE FROM outbox
 WHERE turn IN (
     SELECT done.turn

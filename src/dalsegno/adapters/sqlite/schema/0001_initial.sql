@@ -1,12 +1,13 @@
 -- The first schema of a Dal Segno store.
 --
--- An execution is two rows. `execution` says what it is and how it ended: written when it starts, pauses, resumes
--- and ends. `flight` is its lock and its counters: small, written by every commit, gone once the execution is swept,
--- so that whatever looks for unfinished work looks at few rows.
+-- An execution is two rows. `execution` is its record: written when it starts, pauses, resumes and ends. `flight`
+-- is its lock and its counters: small, written by every commit, deleted once the execution is swept, so that
+-- searches for unfinished work read few rows.
 --
--- Inside the file an execution is known by its number, which is short and grows: what belongs to running executions
--- lies together at the end of each tree, and most of a commit is appended. (Measured against trees keyed by the ids
--- themselves: a third of the time and half of the log.) The views at the end show ids again, for people and readers.
+-- Inside the file an execution has a number, which is short and grows: the rows of running executions are close
+-- together at the end of each tree, and most of a commit is appended. (Measured against trees keyed by the ids
+-- themselves: a third of the time and half of the log.) The views at the end show ids again, for people and
+-- readers.
 --
 -- Payload columns come last, so that reading the others never follows their overflow pages.
 
@@ -64,7 +65,7 @@ CREATE TABLE flight (
     ended_at   REAL
 );
 
--- What the sweep has still to clear away. Untouched until an execution ends.
+-- Ended executions that are not swept yet. Untouched until an execution ends.
 CREATE INDEX flight_ended ON flight (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE token (
@@ -93,8 +94,8 @@ CREATE TABLE token (
     UNIQUE (execution, id)
 );
 
--- Leased and consumed tokens are in neither: a chain's steps pay for no index. A token that was lost with its worker
--- three times (SUSPECT_LOSSES) stands in a line of its own, so that claims need not look past it.
+-- Leased and consumed tokens are in neither: a chain's steps pay for no index. A token that was lost with its
+-- worker three times (SUSPECT_LOSSES) is in a line of its own, so that claims need not skip it.
 CREATE INDEX token_ready ON token (queue, losses >= 3, priority DESC, ready_at, turn) WHERE state = 'ready';
 CREATE INDEX token_due ON token (due) WHERE state = 'parked' AND due IS NOT NULL;
 

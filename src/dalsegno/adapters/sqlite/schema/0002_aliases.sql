@@ -1,5 +1,4 @@
--- Names for versions of a definition: `stable` and whatever else its users agree on. `latest` is never stored: it is
--- what definition_current says.
+-- Names for versions of a definition, such as `stable`. `latest` is never stored: definition_current has it.
 
 CREATE TABLE definition_alias (
     name    TEXT NOT NULL,

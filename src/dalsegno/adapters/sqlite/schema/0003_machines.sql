@@ -1,11 +1,11 @@
--- Scripts: their machines, what has completed, signals; and tokens of graphs that wait for an arrival.
+-- Scripts: machines, completions and signals; and tokens of graphs that wait for an arrival.
 
 ALTER TABLE execution ADD COLUMN kind TEXT NOT NULL DEFAULT 'graph';
 ALTER TABLE flight ADD COLUMN kind TEXT NOT NULL DEFAULT 'graph';
 ALTER TABLE flight ADD COLUMN notify BLOB; -- what the ending puts into the outbox
 ALTER TABLE token ADD COLUMN awaits TEXT; -- of a parked token: what else than its time wakes it
 
--- By the execution and what is awaited, and by nothing that ordinary steps change: they pay for no index.
+-- By the execution and `awaits`, which ordinary steps do not change: they pay for no index.
 CREATE INDEX token_awaiting ON token (execution, awaits) WHERE awaits IS NOT NULL;
 
 -- One row per unfinished script, written by each of its commits. The snapshot comes last.
@@ -36,7 +36,7 @@ CREATE TABLE inbox (
     PRIMARY KEY (execution, number)
 ) WITHOUT ROWID;
 
--- A signal that was taken stays as a tombstone without data, by which a copy of it is recognised.
+-- A signal that was taken stays as a tombstone without data, by which a duplicate is recognised.
 CREATE TABLE mailbox (
     execution INTEGER NOT NULL,
     id        TEXT NOT NULL,

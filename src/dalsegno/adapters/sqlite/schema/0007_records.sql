@@ -1,4 +1,4 @@
--- What people set up (keys, credentials, webhooks, limits), and logs of what they did.
+-- Records that people set up (keys, credentials, webhooks, limits), and logs of their changes.
 
 CREATE TABLE record (
     kind TEXT NOT NULL,

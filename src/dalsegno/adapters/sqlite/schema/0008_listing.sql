@@ -1,8 +1,8 @@
--- Looking at many executions: each filter, and the pairs that people ask for, walk an index from the newest one on.
+-- Lists of executions: each filter, and each common pair of filters, walks an index from the newest row on.
 --
--- A list of states or kinds is walked lane by lane and merged, so an index with the state before the age serves both
--- those who ask for states and those who do not: one index where there would be two. Ordinary executions (no parent, no
--- tag, no key, not failed) pay for the first three only.
+-- A list of states or kinds is walked lane by lane and merged, so an index with the state before the age serves
+-- requests with and without states: one index instead of two. Ordinary executions (no parent, no tag, no key, not
+-- failed) pay for the first three only.
 
 DROP INDEX execution_by_workflow;
 DROP INDEX execution_by_state;
@@ -19,7 +19,7 @@ CREATE INDEX execution_by_relation ON execution (relation, state, created_at, id
 CREATE INDEX execution_by_key ON execution (idempotency_key, created_at, id) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX execution_tag_by_value ON execution_tag (value, created_at, execution);
 
--- The words of what executions failed with. Written by the sweep, so that no ending waits for it.
+-- The words of the errors of failed executions. Written by the sweep, so that no ending waits for it.
 CREATE TABLE failure_word (
     word       TEXT NOT NULL,
     created_at REAL NOT NULL, -- of the execution
@@ -27,7 +27,7 @@ CREATE TABLE failure_word (
     PRIMARY KEY (word, created_at, execution)
 ) WITHOUT ROWID;
 
--- The highest version of each name that was removed: its number is not given again.
+-- The highest removed version of each name: its number is not used again.
 CREATE TABLE definition_removed (
     name    TEXT NOT NULL PRIMARY KEY,
     version INTEGER NOT NULL

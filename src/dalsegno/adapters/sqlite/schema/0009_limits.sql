@@ -1,11 +1,11 @@
 -- Limits by key: how many tokens of a key may be leased at once, and how many may start in a period.
 --
--- Nothing counts slots: those in use are the leased tokens of the key, and the executions that hold one, both found
--- by an index. So no crash can leak one.
+-- Slots are not counted: those in use are the leased tokens of the key, and the executions that hold one, both
+-- found by an index. So no crash can leak one.
 
 ALTER TABLE token ADD COLUMN allowance TEXT; -- of a token with a limit key: what its definition allows, as JSON
 
--- Tokens without a key stand in one line per queue, as before; those with a key in one line per queue and key.
+-- Tokens without a key are in one line per queue, as before; those with a key in one line per queue and key.
 DROP INDEX token_ready;
 CREATE INDEX token_ready ON token (queue, losses >= 3, priority DESC, ready_at, turn)
     WHERE state = 'ready' AND limit_key IS NULL;
@@ -15,8 +15,8 @@ CREATE INDEX token_suspect_in_line ON token (queue) WHERE state = 'ready' AND li
 CREATE INDEX token_in_use ON token (limit_key) WHERE state = 'leased' AND limit_key IS NOT NULL;
 CREATE INDEX token_using ON token (execution) WHERE state = 'leased' AND limit_key IS NOT NULL;
 
--- One row per queue and key with ready tokens. `shut`: the key was used up when a claim last looked, and whatever frees
--- a slot opens its lines again; so claims never come across lines that cannot move, however many there are.
+-- One row per queue and key with ready tokens. `shut`: the key was used up at the last claim. A freed slot opens
+-- the key's lines again; so claims never meet lines that cannot move, however many there are.
 CREATE TABLE line (
     queue    TEXT NOT NULL,
     key      TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE INDEX line_open ON line (queue, priority DESC, turn_at, turn) WHERE shut 
 CREATE INDEX line_by_key ON line (key);
 CREATE INDEX line_opening ON line (opens_at) WHERE opens_at IS NOT NULL;
 
--- What operators have set. NULL: as the definitions say.
+-- The operators' rules. NULL: the definition's value applies.
 CREATE TABLE limit_rule (
     key         TEXT NOT NULL PRIMARY KEY,
     concurrency INTEGER,

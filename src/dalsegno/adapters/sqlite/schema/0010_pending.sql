@@ -1,2 +1,2 @@
--- Executions that wait to be begun need no column of their own: PENDING is a state, and what begins one at its time is a
--- parked token of kind `start`. From this version on stores may hold both, which older programs do not understand.
+-- Pending executions need no column of their own: PENDING is a state, and a parked token of kind `start` begins
+-- one at its time. From this version on stores may hold both, which older programs do not understand.

@@ -6,7 +6,7 @@ FROM definition
 WHERE name = ? AND hash = ?;
 
 -- :name insert
--- The next number of this name, whatever was removed; the write lock makes it unique.
+-- The next number of this name, also after removals; the write lock makes it unique.
 INSERT INTO definition (name, version, hash, kind, source, created_at)
 SELECT :name,
        max(coalesce((SELECT max(version) FROM definition WHERE name = :name), 0),
@@ -37,7 +37,7 @@ ORDER BY created_at, name, version
 LIMIT 1;
 
 -- :name page
--- The next names and what is current of them; sources, which may be long, are not read.
+-- The next names and their current versions; sources, which may be long, are not read.
 SELECT definition_current.name, definition_current.version, hash, kind, x'', created_at
 FROM definition_current
 JOIN definition USING (name, version)
@@ -46,10 +46,22 @@ ORDER BY definition_current.name
 LIMIT ?;
 
 -- :name versions
-SELECT name, version, hash, kind, source, created_at
+-- The next versions of a name, newest first; sources are not read.
+SELECT name, version, hash, kind, x'', created_at
 FROM definition
-WHERE name = ?
-ORDER BY version DESC;
+WHERE name = :name AND (:before IS NULL OR version < :before)
+ORDER BY version DESC
+LIMIT coalesce(:limit, -1);
+
+-- :name version_of
+SELECT version
+FROM definition
+WHERE name = ? AND hash = ?;
+
+-- :name current_version
+SELECT version
+FROM definition_current
+WHERE name = ?;
 
 -- :name aliased
 SELECT definition.name, definition.version, hash, kind, source, created_at
@@ -58,7 +70,7 @@ JOIN definition USING (name, version)
 WHERE definition_alias.name = ? AND alias = ?;
 
 -- :name set_alias
--- Whatever the alias meant before.
+-- Replaces an earlier target of the alias.
 INSERT INTO definition_alias (name, alias, version)
 VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET version = excluded.version;

@@ -1,4 +1,4 @@
--- Executions: the flight row that every commit writes, and the record beside it.
+-- Executions: the flight row that every commit writes, and the record.
 
 -- :name flight
 -- The lock and counters of one execution that is not swept yet. After the number, columns in ExecutionRow's order.
@@ -22,7 +22,7 @@ FROM execution
 WHERE id = ?;
 
 -- :name last_number
--- Numbers are given out in the writer's transaction, one after the other.
+-- Numbers are assigned in the writer's transaction, one after the other.
 SELECT coalesce(max(number), 0)
 FROM execution;
 
@@ -33,7 +33,7 @@ FROM json_each(?) AS wanted
 JOIN execution ON execution.id = wanted.value;
 
 -- :name insert_running_flight
--- The usual start. Fails when the execution exists: creation is judged before.
+-- The usual start. Fails if the execution exists: that is checked before.
 INSERT INTO flight (number, id, definition, epoch, seq, live, priority, touched_at, kind, state)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
 
@@ -79,20 +79,20 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 WHERE number = column1;
 
 -- :name save_large_output
--- By itself: a statement that changes many rows copies what it is given several times. With the counters that the sweep
--- would write later, and all of the output with them.
+-- In a statement of its own: one that changes many rows copies its parameters several times. Writes also the
+-- counters that the sweep would write later, which would copy the output again.
 UPDATE execution
 SET output = ?, epoch = ?, seq = ?, live = ?, touched_at = ?
 WHERE number = ?;
 
 -- :name replace_input
--- A trigger may bring another input than was submitted; the execution has not begun.
+-- A trigger may replace the submitted input; the execution has not begun.
 UPDATE execution
 SET input = ?
 WHERE number = ?;
 
 -- :name replace_tags
--- All tags of an execution; the rows by which it is found are changed beside it.
+-- All tags of an execution; the index rows are changed separately.
 UPDATE execution
 SET tags = ?
 WHERE number = ?;
@@ -111,8 +111,8 @@ FROM execution
 WHERE number = ?3;
 
 -- :name untouched
--- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row says where to
--- go on.
+-- Walks the flight rows by id; only unfinished executions and those not swept yet are there. A last row has the
+-- cursor of the next page.
 WITH looked AS MATERIALIZED (
     SELECT id, ended_at, touched_at
     FROM flight

@@ -1,4 +1,4 @@
--- What executions leave behind: events, outputs, blobs, and what they owe others.
+-- History of executions: events, outputs, blobs, and the outbox.
 
 -- :name insert_event
 -- Fails on a number that exists: the sequence of an execution is counted in its flight row (L8).
@@ -6,12 +6,12 @@ INSERT INTO event (execution, seq, kind, node, scope, at, data, token, arrived, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_step
--- The hot path: what a step records carries data and names its token.
+-- The hot path: the event of a step has data and names its token.
 INSERT INTO event (execution, seq, kind, node, scope, at, data, token)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_note
--- The same for what is not about a token: a start, an ending.
+-- The same for events without a token: a start, an ending.
 INSERT INTO event (execution, seq, kind, node, scope, at, data)
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
@@ -37,7 +37,7 @@ INSERT INTO blob (execution, id, data, turn, pieces)
 VALUES (?, ?, ?, ?, ?);
 
 -- :name put_piece
--- The id names the content: a piece that is there already is the same.
+-- The id names the content: a piece that exists is the same.
 INSERT INTO blob_piece (execution, id, number, data)
 VALUES (?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
@@ -87,7 +87,7 @@ FROM blob
 WHERE execution = :execution AND turn < :turn AND pieces > 0 AND id NOT IN (SELECT value FROM json_each(:keep));
 
 -- :name prune_piece
--- Unless the blob was put again since its row went.
+-- Unless the blob was put again since its row was deleted.
 DELETE FROM blob_piece
 WHERE execution = :execution AND id = :id AND number = :number
   AND NOT EXISTS (SELECT 1 FROM blob WHERE blob.execution = :execution AND blob.id = :id);

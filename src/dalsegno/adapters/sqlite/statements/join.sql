@@ -1,5 +1,5 @@
--- Where branches meet: scopes, barriers with their slots, gates, and what branches left.
--- The writer knows an execution's number; readers (`…_of`) give its id.
+-- Where branches meet: scopes, barriers with their slots, gates, and the contexts that branches left. The writer
+-- knows an execution's number; readers (`…_of`) pass its id.
 
 -- :name scope
 SELECT barrier, slot, live, ended
@@ -43,8 +43,14 @@ WHERE execution = (SELECT number FROM flight WHERE id = ?) AND barrier = ? AND s
 ORDER BY slot
 LIMIT ?;
 
+-- :name resolved_of
+SELECT slot
+FROM slot
+WHERE execution = (SELECT number FROM flight WHERE id = ?) AND barrier = ?
+ORDER BY slot;
+
 -- :name save_slot
--- A slot that is resolved stays as it is (L7).
+-- A resolved slot does not change (L7).
 INSERT INTO slot (execution, barrier, slot, live, data)
 VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;

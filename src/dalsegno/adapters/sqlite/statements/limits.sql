@@ -1,7 +1,7 @@
--- Lines of tokens with a limit key, and what decides whether one may move.
+-- Lines of tokens with a limit key, and the data that decides if one may move.
 
 -- :name line_up
--- A token of this key became ready. A line that is shut stays so, unless the newcomer goes before all others in it.
+-- A token of this key became ready. A closed line stays closed, unless the new token comes first in it.
 INSERT INTO line (queue, key, priority, turn_at, turn)
 VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET
@@ -10,7 +10,7 @@ ON CONFLICT DO UPDATE SET
     opens_at = CASE WHEN excluded.priority > priority THEN NULL ELSE opens_at END;
 
 -- :name open_lines
--- Lines of one queue that may move, as their turns come, with the rule of each key and its slots in use. Reads as many
+-- Lines of one queue that may move, in turn order, with the rule of each key and its slots in use. Reads as many
 -- lines as it returns.
 SELECT queue, line.key, priority, turn_at, turn, concurrency, starts, period, (
     SELECT count(*)
@@ -30,14 +30,14 @@ ORDER BY priority DESC, turn_at, turn
 LIMIT ?;
 
 -- :name any_suspect
--- Whether one that killed workers before stands in any line of a queue.
+-- True if a token that killed workers before is in any line of a queue.
 SELECT 1
 FROM token INDEXED BY token_suspect_in_line
 WHERE state = 'ready' AND limit_key IS NOT NULL AND losses >= 3 AND queue = ?
 LIMIT 1;
 
 -- :name any
--- Whether limits matter here at all: a store without them asks this once.
+-- True if any limit matters: a store without them queries this once.
 SELECT 1
 FROM line
 UNION ALL
@@ -56,7 +56,7 @@ ORDER BY token.priority DESC, ready_at, turn
 LIMIT ?;
 
 -- :name lines_of
--- The lines of a key, and the token that stands first in each.
+-- The lines of a key, and the first token in each.
 SELECT line.queue, token.id, flight.id, token.priority
 FROM line
 JOIN token ON token.number = (
@@ -70,7 +70,7 @@ JOIN flight ON flight.number = token.execution
 WHERE line.key = ?;
 
 -- :name in_use
--- Slots of a key: its leased tokens and the executions that hold one, as far as their executions have not ended.
+-- Slots of a key: its leased tokens and the executions that hold one, unless their executions have ended.
 SELECT (
     SELECT count(*)
     FROM token
@@ -103,7 +103,7 @@ INSERT INTO limit_start (key, number, at, stale_at)
 VALUES (?, ?, ?, ?);
 
 -- :name forget_starts
--- Those of a key that its rate no longer asks for.
+-- Starts of a key that its rate no longer needs.
 DELETE FROM limit_start
 WHERE key = ? AND number <= ?;
 
@@ -118,7 +118,7 @@ WHERE stale_at < ?
 LIMIT 1;
 
 -- :name serve
--- A line was served: it goes behind the others of its priority, which is that of the token first in it now.
+-- A line was served: it moves behind the others of its priority, which is now that of its first token.
 UPDATE line
 SET priority = ?, turn_at = ?, turn = ?
 WHERE queue = ? AND key = ?;
@@ -134,7 +134,7 @@ DELETE FROM line
 WHERE queue = ? AND key = ?;
 
 -- :name open
--- Whatever frees a slot of a key lets claims look at its lines again.
+-- Opens the lines of a key of which a slot was freed.
 UPDATE line
 SET shut = 0, opens_at = NULL
 WHERE key = ? AND shut = 1;

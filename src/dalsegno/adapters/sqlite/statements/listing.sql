@@ -1,8 +1,9 @@
--- Executions, newest first by (created_at, id). One statement per leading filter: each walks an index in that order and
--- stops after :limit rows; the other filters are checked on the way. A list of states or kinds is one walk for each,
--- merged by the caller. (:until, :mark) is the last row of the page before, or the end of the time that was asked for.
+-- Executions, newest first by (created_at, id). One statement per leading filter: each walks an index in that
+-- order and stops after :limit rows; the other filters are checked on the way. A list of states or kinds is one
+-- walk for each, merged by the caller; (:lane_name, :lane_state) select the walk's part of the index, for a tag
+-- its name and value. (:until, :mark) is the last row of the page before, or the end of the requested time.
 -- States, kinds, relations, tags, words and names are JSON lists; NULL filters nothing, but no kinds: all except
--- schedules. `count_…` tells how many rows a walk would meet, at most :most: the shortest one is taken.
+-- schedules. `count_…` returns how many rows a walk would meet, at most :most: the shortest one is taken.
 
 -- :part bounds
   AND leading.created_at >= :since
@@ -60,22 +61,22 @@ WHERE TRUE
 
 -- :part from_workflow
 FROM execution AS leading INDEXED BY execution_by_workflow
-WHERE leading.workflow = :of_workflow AND leading.state = :in_state
+WHERE leading.workflow = :lane_name AND leading.state = :lane_state
 -- :include bounds
 
 -- :part from_state
 FROM execution AS leading INDEXED BY execution_by_state
-WHERE leading.state = :in_state AND leading.kind = :of_kind
+WHERE leading.state = :lane_state AND leading.kind = :lane_name
 -- :include bounds
 
 -- :part from_parent
 FROM execution AS leading INDEXED BY execution_by_parent
-WHERE leading.parent = :parent AND leading.state = :in_state
+WHERE leading.parent = :parent AND leading.state = :lane_state
 -- :include bounds
 
 -- :part from_relation
 FROM execution AS leading INDEXED BY execution_by_relation
-WHERE leading.relation = :in_relation AND leading.state = :in_state
+WHERE leading.relation = :lane_name AND leading.state = :lane_state
 -- :include bounds
 
 -- :part from_key
@@ -85,7 +86,7 @@ WHERE leading.idempotency_key = :text
 
 -- :part from_end
 FROM execution AS leading INDEXED BY execution_by_end
-WHERE leading.state = :in_state AND leading.ended_at >= :ended_from AND leading.ended_at < :ended_to
+WHERE leading.state = :lane_state AND leading.ended_at >= :ended_from AND leading.ended_at < :ended_to
 
 -- :part from_id
 FROM execution AS leading INDEXED BY sqlite_autoindex_execution_1
@@ -167,7 +168,7 @@ FROM (SELECT 1
 LIMIT :most);
 
 -- :name ended
--- By the time of the end, and sorted: only taken where few have ended in that time.
+-- By the time of the end, and sorted: only used if few have ended in that time.
 SELECT leading.created_at, leading.id
 -- :include from_end
 -- :include bounds
@@ -182,7 +183,7 @@ FROM (SELECT 1
 LIMIT :most);
 
 -- :name of_id
--- By the beginning of the id, and sorted: it is long enough to mean few.
+-- By a prefix of the id, and sorted: the prefix is long enough to match few.
 SELECT leading.created_at, leading.id
 -- :include from_id
 -- :include bounds
@@ -201,7 +202,7 @@ LIMIT :most);
 SELECT leading.created_at, leading.id
 FROM execution_tag AS tagged INDEXED BY sqlite_autoindex_execution_tag_1
 CROSS JOIN execution AS leading ON leading.id = tagged.execution
-WHERE tagged.name = :tag_name AND tagged.value = :tag_value
+WHERE tagged.name = :lane_name AND tagged.value = :lane_state
   AND tagged.created_at >= :since
   AND (tagged.created_at, tagged.execution) < (:until, :mark)
 -- :include checks
@@ -213,13 +214,13 @@ SELECT count(*)
 FROM (
     SELECT 1
     FROM execution_tag
-    WHERE name = :tag_name AND value = :tag_value
+    WHERE name = :lane_name AND value = :lane_state
       AND created_at >= :since AND (created_at, execution) < (:until, :mark)
     LIMIT :most
 );
 
 -- :name tag_value
--- Walks the rows of one value, whatever the tag is called. One with two such tags is met twice.
+-- Walks the rows of one value, in tags of any name. An execution with two such tags is met twice.
 SELECT leading.created_at, leading.id
 FROM execution_tag AS tagged INDEXED BY execution_tag_by_value
 CROSS JOIN execution AS leading ON leading.id = tagged.execution
@@ -244,7 +245,7 @@ FROM (
 SELECT leading.created_at, leading.id
 FROM failure_word AS said INDEXED BY sqlite_autoindex_failure_word_1
 CROSS JOIN execution AS leading ON leading.id = said.execution
-WHERE said.word = :word
+WHERE said.word = :lane_name
   AND said.created_at >= :since
   AND (said.created_at, said.execution) < (:until, :mark)
   AND NOT EXISTS (
@@ -267,7 +268,7 @@ SELECT count(*)
 FROM (
     SELECT 1
     FROM failure_word
-    WHERE word = :word AND created_at >= :since AND (created_at, execution) < (:until, :mark)
+    WHERE word = :lane_name AND created_at >= :since AND (created_at, execution) < (:until, :mark)
     LIMIT :most
 );
 
@@ -306,7 +307,7 @@ FROM known
 WHERE name IS NOT NULL;
 
 -- :part outline
--- What `one` has, with the bytes of the values in place of the values: of those only the lengths are read.
+-- The columns of `one`, with the lengths of the values in place of the values, which are not read.
 SELECT seen.id, seen.workflow, seen.version, seen.definition, seen.state, CAST('null' AS BLOB), seen.created_at,
        seen.touched_at, seen.epoch, seen.live, seen.seq, seen.priority, seen.tags, seen.idempotency_key, seen.parent,
        seen.relation, seen.paused_at, seen.ended_at, NULL, NULL, seen.error, seen.kind,
@@ -324,8 +325,8 @@ FROM execution_view AS seen
 WHERE seen.id = ?;
 
 -- :name one
--- In the order of ExecutionView's fields, but for an input and an output of more than :large bytes, which are read piece
--- by piece; then their lengths.
+-- In the order of ExecutionView's fields. An input or output of more than :large bytes is left out and read piece
+-- by piece; its length follows.
 SELECT id, workflow, version, definition, state, CASE WHEN length(input) <= :large THEN input END, created_at,
        touched_at, epoch, live, seq, priority, tags, idempotency_key, parent, relation, paused_at, ended_at,
        CASE WHEN length(output) <= :large THEN output END, context, error, kind, length(input),
@@ -345,13 +346,13 @@ FROM execution
 WHERE id = ?;
 
 -- :name states
--- States of the executions named in a JSON list: asked again and again while somebody waits for them to end.
+-- States of the executions named in a JSON list: polled while a caller waits for them to end.
 SELECT id, state
 FROM execution
 WHERE id IN (SELECT value FROM json_each(?));
 
 -- :name endings
--- How those of the executions named in a JSON list ended that have. In the order of Ending's fields.
+-- Endings of the executions named in a JSON list that have ended. In the order of Ending's fields.
 SELECT id, state, output, error
 FROM execution
 WHERE id IN (SELECT value FROM json_each(?)) AND ended_at IS NOT NULL;
@@ -362,14 +363,14 @@ SELECT count(*)
 FROM (SELECT 1 FROM execution_tag WHERE name = ? AND value = ? LIMIT ?);
 
 -- :name newest_events
--- Numbers of the newest events of the executions named in a JSON list: asked again and again while somebody watches.
+-- Numbers of the newest events of the executions named in a JSON list: polled while a client follows them.
 SELECT execution.id, coalesce(flight.seq, execution.seq, 0)
 FROM json_each(?) AS wanted
 CROSS JOIN execution ON execution.id = wanted.value
 LEFT JOIN flight ON flight.number = execution.number;
 
 -- :name is_told
--- Whether nothing will be added to the history: no token is left of which the sweep has to tell.
+-- True if the history is complete: no token is left that the sweep has to record.
 SELECT ended_at IS NOT NULL AND NOT EXISTS (
     SELECT 1
     FROM token

@@ -1,5 +1,5 @@
--- Machines of scripts, their inboxes and mailboxes. The writer knows an execution's number; readers (`…_of`) give
--- its id. SELECTs of the writer leave the snapshot where it is: the rules only ever replace it.
+-- Machines of scripts, their inboxes and mailboxes. The writer knows an execution's number; readers (`…_of`) pass
+-- its id. SELECTs of the writer do not read the snapshot: the rules only ever replace it.
 
 -- :name many
 -- From a JSON list of execution numbers. Columns as for `one`.
@@ -20,7 +20,7 @@ FROM machine
 WHERE execution = (SELECT number FROM flight WHERE flight.id = ?);
 
 -- :name save
--- A run's end: everything, the snapshot too.
+-- The end of a run: all columns, including the snapshot.
 INSERT INTO machine (execution, version, inbox, read, unread, last_success, last_failure, kept, resuming, cancel,
                      interrupted, line, wake, reachable, snapshot)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -31,7 +31,7 @@ ON CONFLICT DO UPDATE SET version = excluded.version, inbox = excluded.inbox, re
     reachable = excluded.reachable, snapshot = excluded.snapshot;
 
 -- :name count
--- What a completion, a signal or a request changes.
+-- The columns that a completion, a signal or a request changes.
 UPDATE machine
 SET version = column2, inbox = column3, unread = column4, last_success = column5, last_failure = column6,
     kept = column7, resuming = column8, cancel = column9
@@ -39,7 +39,7 @@ FROM (VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?))
 WHERE execution = column1;
 
 -- :name inbox
--- What is kept, without data.
+-- The stored completions, without data.
 SELECT promise, number, ok
 FROM inbox
 WHERE execution = ?;
@@ -59,7 +59,7 @@ DELETE FROM inbox
 WHERE (execution, number) IN (VALUES (?, ?));
 
 -- :name clear
--- Everything up to a number: what a run that has read all of it leaves behind.
+-- Everything up to a number: completions that a run has read and no longer needs.
 DELETE FROM inbox
 WHERE execution = ? AND number <= ?;
 
@@ -69,12 +69,22 @@ FROM mailbox
 WHERE execution = ? AND id = ?;
 
 -- :name next_signal
--- The oldest of a name that nobody has taken.
+-- The oldest signal of a name that is not taken.
 SELECT id, name, data, number, place, taken
 FROM mailbox
 WHERE execution = ? AND name = ? AND taken = 0
 ORDER BY number
 LIMIT 1;
+
+-- :name waiting_signals
+-- Walks mailbox_waiting, up to the requested number.
+SELECT count(*)
+FROM (
+    SELECT 1
+    FROM mailbox INDEXED BY mailbox_waiting
+    WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND taken = 0
+    LIMIT ?
+);
 
 -- :name mailbox_of
 -- In no order: the reader sorts them by number.

@@ -1,4 +1,4 @@
--- How long the queues are. For a person, a page or a metric that asks, never for the engine's loops.
+-- The lengths of the queues. For people, pages and metrics, never for the engine's loops.
 
 -- :name ready
 -- From the index of the line alone.
@@ -8,7 +8,7 @@ WHERE state = 'ready' AND limit_key IS NULL
 GROUP BY queue;
 
 -- :name in_line
--- The same, of tokens with a limit key.
+-- The same, for tokens with a limit key.
 SELECT queue, count(*), min(ready_at)
 FROM token
 WHERE state = 'ready' AND limit_key IS NOT NULL

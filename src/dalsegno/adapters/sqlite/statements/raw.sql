@@ -1,4 +1,4 @@
--- For measuring the machine, in a file of its own.
+-- Measures the machine, in a file of its own.
 
 -- :name table
 CREATE TABLE raw (

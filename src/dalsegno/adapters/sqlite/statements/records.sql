@@ -12,8 +12,22 @@ WHERE kind = ? AND id > ?
 ORDER BY id
 LIMIT ?;
 
+-- :name named
+-- Of one kind, those with these ids (JSON).
+SELECT kind, id, data, version, created_at, changed_at
+FROM record
+WHERE kind = ? AND id IN (SELECT value FROM json_each(?))
+ORDER BY id;
+
+-- :name of
+-- All of one kind.
+SELECT kind, id, data, version, created_at, changed_at
+FROM record
+WHERE kind = ?
+ORDER BY id;
+
 -- :name put
--- New, or one version more. Whether it may is judged before, in the same transaction.
+-- Inserts the record, or increments its version. The expected version is checked before, in the same transaction.
 INSERT INTO record (kind, id, data, version, created_at, changed_at)
 VALUES (?, ?, ?, 1, ?, ?)
 ON CONFLICT (kind, id) DO UPDATE

@@ -1,9 +1,9 @@
--- Removing rows in chunks: after an ending (the sweep) and after the retention time (removal).
--- Every DELETE takes an execution's number and the most rows it may remove.
+-- Removal of rows in chunks: after an ending (the sweep) and after the retention time (removal). Every DELETE
+-- takes an execution's number and the most rows it may remove.
 
 -- :name ended
 -- Executions whose rows are still to be swept, oldest ending first.
-SELECT number, id, state
+SELECT number, id, state, touched_at
 FROM flight
 WHERE ended_at IS NOT NULL
 ORDER BY ended_at
@@ -50,7 +50,7 @@ WHERE execution = :execution
   AND id IN (SELECT id FROM mailbox WHERE execution = :execution LIMIT :limit);
 
 -- :name delete_machine
--- One row; the limit is named for the sake of the others.
+-- One row; takes a limit only to have the same parameters as the others.
 DELETE FROM machine
 WHERE execution = :execution AND :limit > 0;
 
@@ -111,8 +111,8 @@ WHERE execution = :execution
   AND id IN (SELECT id FROM token WHERE execution = :execution LIMIT :limit);
 
 -- :name land
--- The record takes over the counters of the flight row, which goes in the same transaction. One that has them already
--- is not written again: SQLite would read and write all of its output for that.
+-- The record takes over the counters of the flight row, which is deleted in the same transaction. One that has
+-- them already is not written again: SQLite would read and write all of its output for that.
 UPDATE execution
 SET (epoch, seq, live, touched_at) = (
     SELECT epoch, seq, live, touched_at FROM flight WHERE flight.number = :execution
@@ -140,7 +140,7 @@ SET seq = ?
 WHERE number = ?;
 
 -- :name failure
--- What an execution failed with.
+-- The error of an execution.
 SELECT created_at, id, error
 FROM execution
 WHERE number = ?;
@@ -154,27 +154,50 @@ DELETE FROM failure_word
 WHERE word = ? AND created_at = ? AND execution = ?;
 
 -- :name outdated
--- Executions that ended in one state past its retention time, but for those whose ending is still to be told: whoever
--- tells it reads what the execution came to. With the number of events of those that were swept (the others have none
--- here), and one for each 16 KiB that they have stored, by which one sees how much there is to remove.
+-- Executions that ended in one state past their retention time. Excluded are those whose ending is not delivered
+-- yet, because the delivery reads the result, and those whose clean-up is a dead letter, or continues in another
+-- execution that may still need their state. With the number of events of those that were swept (the others have
+-- none here), and one for each 16 KiB that they have stored: an estimate of how much there is to remove.
 SELECT number, id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
 ), 0)
 FROM execution INDEXED BY execution_by_end
 WHERE state = ? AND ended_at IS NOT NULL AND ended_at < ?
-  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended')
+  AND NOT EXISTS (
+      SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
+  )
+  AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
+  AND NOT EXISTS (
+      SELECT 1
+      FROM execution AS successor
+      WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
+        AND (successor.ended_at IS NULL
+             OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
+             OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
+  )
 ORDER BY ended_at
 LIMIT ?;
 
 -- :name removable
--- The same of those that a JSON list names.
+-- The same for executions named in a JSON list.
 SELECT number, execution.id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
 ), 0)
 FROM json_each(?) AS wanted
 CROSS JOIN execution ON execution.id = wanted.value
 WHERE ended_at IS NOT NULL
-  AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.id = execution.id || '/ended');
+  AND NOT EXISTS (
+      SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
+  )
+  AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
+  AND NOT EXISTS (
+      SELECT 1
+      FROM execution AS successor
+      WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
+        AND (successor.ended_at IS NULL
+             OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
+             OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
+  );
 
 -- :name tags_of_all
 -- The rows of their tags, by a JSON list of numbers.

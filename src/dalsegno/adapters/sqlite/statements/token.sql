@@ -9,7 +9,8 @@ JOIN flight ON flight.number = token.execution
 WHERE token.execution = ? AND token.id = ?;
 
 -- :name many
--- From a JSON list of [execution number, id] pairs. Only warms: what is not found is asked for again one by one.
+-- From a JSON list of [execution number, id] pairs. Only fills the cache: tokens that are not found are read again
+-- one by one.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
        token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM json_each(?) AS wanted
@@ -18,7 +19,7 @@ JOIN token ON token.execution = json_extract(wanted.value, '$[0]')
 JOIN flight ON flight.number = token.execution;
 
 -- :name unfinished
--- What has neither been consumed nor cancelled in one execution.
+-- Tokens of one execution that are neither consumed nor cancelled.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
        token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance
 FROM flight
@@ -34,8 +35,9 @@ JOIN flight ON flight.number = token.execution
 WHERE token.execution = ? AND token.awaits = ? AND token.state = 'parked';
 
 -- :name ready
--- Ready tokens of one queue without a limit key by priority, then age: reads as many index entries as it returns. The second parameter
--- chooses the line: 0 for innocent tokens, 1 for those that killed workers before. The turn comes last.
+-- Ready tokens of one queue without a limit key by priority, then age: reads as many index entries as it returns.
+-- The second parameter selects the line: 0 for innocent tokens, 1 for those that killed workers before. The turn
+-- comes last.
 SELECT token.number, flight.id, token.id, scope, token.kind, node, data, queue, token.priority, limit_key, token.live,
        token.state, due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance, turn
 FROM token
@@ -53,9 +55,9 @@ WHERE EXISTS (SELECT 1 FROM token WHERE state = 'ready' AND limit_key IS NULL AN
 LIMIT 1;
 
 -- :name ready_of_others
--- Ready tokens of one queue without a limit key, by priority, then age, that became ready since :since. Passed over is
--- what executions of the workflows :pass_over (JSON) have, with :only_long what may run long in them; see may_run_long.
--- Those that killed workers before are not among them.
+-- Ready tokens of one queue without a limit key, by priority, then age, that became ready since :since. Passed
+-- over are tokens of executions of the workflows :pass_over (JSON), with :only_long only those that may run long
+-- (see may_run_long). Tokens that killed workers before are not included.
 SELECT token.id, flight.id, queue, token.priority, ready_at
 FROM token
 CROSS JOIN flight ON flight.number = token.execution
@@ -149,12 +151,12 @@ WHERE flight.id = ? AND token.state = 'ready'
 ORDER BY ready_at, turn;
 
 -- :name last_number
--- Numbers are given out in the writer's transaction, one after the other.
+-- Numbers are assigned in the writer's transaction, one after the other.
 SELECT coalesce(max(number), 0)
 FROM token;
 
 -- :name insert
--- Fails when the id exists in its execution: spawning is judged before.
+-- Fails if the id exists in its execution: that is checked before.
 INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due,
                    fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance, turn)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
@@ -171,7 +173,7 @@ INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priori
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ready');
 
 -- :name consume
--- The hot path: a tombstone keeps the digest, by which the same commit is recognised when it comes again.
+-- The hot path: a tombstone keeps the digest, by which a repeated commit is recognised.
 UPDATE token
 SET state = 'consumed', owner = NULL, data = x'', digest = column2
 FROM (VALUES (?, ?))
@@ -184,7 +186,7 @@ FROM (VALUES (?, ?, ?))
 WHERE number = column1;
 
 -- :name make_ready
--- Woken, opened, handed back or lost: whatever makes a stored token ready leaves its work as it was.
+-- Woken, opened, handed back or lost: a stored token that becomes ready keeps its work.
 UPDATE token
 SET state = 'ready', owner = NULL, ready_at = column2, turn = column3, reason = column4, losses = column5,
     due = column6, awaits = NULL
@@ -198,7 +200,7 @@ SET data = ?, state = ?, due = ?, fence = ?, owner = ?, attempt = ?, losses = ?,
 WHERE number = ?;
 
 -- :name move
--- A task that outlives its script goes to an execution of its own.
+-- A task that outlives its script moves to an execution of its own.
 UPDATE token
 SET execution = ?
 WHERE number = ?;

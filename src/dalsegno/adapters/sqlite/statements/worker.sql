@@ -1,4 +1,4 @@
--- Workers: a lease is as good as its worker's last heartbeat.
+-- Workers: a lease is valid as long as its worker's heartbeats are in time.
 
 -- :name beat
 INSERT INTO worker (id, expires_at, info)
@@ -12,13 +12,13 @@ VALUES (?, NULL, x'')
 ON CONFLICT DO NOTHING;
 
 -- :name suspect
--- Notes the suspicious token a worker was given: it gets no second one meanwhile.
+-- Records the suspicious token a worker was given: it gets no second one meanwhile.
 UPDATE worker
 SET suspect = ?
 WHERE id = ?;
 
 -- :name gone
--- One that holds leases and was never heard of counts as gone.
+-- A worker that holds leases and never sent a heartbeat counts as gone.
 SELECT id
 FROM worker
 WHERE expires_at IS NULL OR expires_at < ?;

@@ -1,4 +1,4 @@
-"""``functools.cache`` and ``lru_cache`` on functions of a workflow: what they remember goes on with them."""
+"""``functools.cache`` and ``lru_cache`` on functions of a workflow: the cached results are part of the snapshot."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from types import MethodType
 from typing import Any, NamedTuple
 
 WRAPPER: type = type(functools.lru_cache(lambda: None))
-"""What Python makes of a function that has a cache."""
-_LINK = "_lru_list_elem"
+"""The type of a function with a cache."""
 
 
 class CacheInfo(NamedTuple):
@@ -22,16 +21,16 @@ class CacheInfo(NamedTuple):
 
 
 class LruCache:
-    """A cache as ``functools.lru_cache`` makes it, made from what one has remembered."""
+    """A cache that behaves like ``functools.lru_cache`` and can be restored from stored results."""
 
     def __init__(self) -> None:
-        """Empty, to be given its state by `restore`."""
+        """Create an empty cache, to be filled by `restore`."""
         self.__wrapped__: Callable[..., Any] = _nothing
         self._maxsize: int | None = None
         self._typed = False
         self._hits = self._misses = 0
         self._entries: OrderedDict[Any, Any] = OrderedDict()
-        """The one used longest ago first."""
+        """Least recently used first."""
 
     def state(self) -> list[Any]:
         keys, results = list(self._entries), list(self._entries.values())
@@ -62,7 +61,7 @@ class LruCache:
         return result
 
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tuple of tuples: arguments, names and values, types."""
+        """Return the key as a tuple of tuples: arguments, names and values, types."""
         types = tuple(type(each) for each in (*args, *kwargs.values())) if self._typed else ()
         return (args, tuple(kwargs.items()), types)
 
@@ -81,11 +80,14 @@ class LruCache:
 
 
 def _nothing() -> None:
-    """Stands for the function until it is known."""
+    """Placeholder for the function until it is known."""
 
 
 def state_of(wrapper: Any) -> list[Any]:
-    """What a cache of Python holds, as `LruCache` takes it. The garbage collector knows what it refers to."""
+    """Return the content of a Python cache in the form that `LruCache` takes.
+
+    The garbage collector gives the objects it refers to.
+    """
     parameters, info = wrapper.cache_parameters(), wrapper.cache_info()
     referred = gc.get_referents(wrapper)
     mark = next((each for each in referred if type(each) is object), None)
@@ -100,8 +102,11 @@ def state_of(wrapper: Any) -> list[Any]:
 
 
 def _entries(referred: list[Any]) -> list[tuple[Any, Any]]:
-    """Keys and results, the one used longest ago first. A cache with a limit refers to a chain of links in that order,
-    told as key, result and class of the link; one without has them in its dict."""
+    """Return keys and results, least recently used first.
+
+    A cache with a limit refers to a linked list in that order: key, result and class of each link. A cache without a
+    limit has them in its dict.
+    """
     start = next(index for index, each in enumerate(referred) if type(each) is dict)
     links = referred[1:start]
     if links:
@@ -110,7 +115,10 @@ def _entries(referred: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def _own_key(key: Any, mark: Any, *, typed: bool) -> Any:
-    """Python's keys are the single argument itself, or a tuple of arguments, a mark, names and values, and types."""
+    """Convert a key.
+
+    Python's key is the single argument itself, or a tuple of arguments, a mark, names and values, and types.
+    """
     if type(key) is not tuple:
         return ((key,), (), ())
     parts = list(key)

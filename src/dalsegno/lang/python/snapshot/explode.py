@@ -1,6 +1,6 @@
-"""What a value consists of: its tag, what JSON can say of it, and the values inside it.
+"""Decomposition of a value: its tag, its JSON part, and the values inside it.
 
-`explode` knows every kind of value that may live across an ``await``; what it does not know cannot be stored.
+`explode` covers every kind of value that may live across an ``await``; any other value cannot be stored.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from dalsegno.lang.promises import Group, Settled
-from dalsegno.lang.python.annotations import is_model, is_named_tuple
-from dalsegno.lang.python.itertools_classes import Filter
-from dalsegno.lang.python.nested import NestedCall, NestedFunction
+from dalsegno.lang.python.runtime.itertools_classes import Filter
+from dalsegno.lang.python.runtime.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot import iterators
 from dalsegno.lang.python.snapshot.caches import LruCache
+from dalsegno.lang.python.snapshot.format import Tag
 from dalsegno.lang.python.snapshot.itertools_state import CLASSES, CONVERTERS, made, slots_of
-from dalsegno.lang.python.snapshot.stored import Tag
 from dalsegno.lang.python.timeouts import Timeout
+from dalsegno.lang.python.values.annotations import is_model, is_named_tuple
+from dalsegno.lang.runtime.promises import Group, Settled
 
 Parts: TypeAlias = tuple[list[Any], Sequence[Any]]
-"""The beginning of the row, plain JSON; then the values that follow it."""
+"""The beginning of the row, as plain JSON, and the values that follow it."""
 
 
 def _items(tag: str) -> Callable[[Any], Parts]:
@@ -42,7 +42,7 @@ def _items(tag: str) -> Callable[[Any], Parts]:
 
 
 def _members(tag: str) -> Callable[[Any], Parts]:
-    """Texts in order, so that the same set is the same row in every process."""
+    """Return the parts of a set. Texts are sorted, so that the same set is the same row in every process."""
     return lambda value: ([tag], sorted(value) if all(type(item) is str for item in value) else list(value))
 
 
@@ -63,7 +63,7 @@ def _time(value: dt.time) -> Parts:
 
 
 def _timezone(value: dt.tzinfo) -> Parts:
-    """Of a zone that is an offset, whatever the day."""
+    """Return the parts of a time zone with a fixed offset."""
     offset = value.utcoffset(None) or dt.timedelta()
     plain = dt.timezone(offset)
     name = None if value.tzname(None) == plain.tzname(None) else value.tzname(None)
@@ -116,7 +116,7 @@ def _sources(value: Any, arguments: Sequence[Any]) -> Sequence[Any]:
 
 
 def _is_plain_source(source: Any) -> bool:
-    """Whether Python's iterators can be made over it again without running code of a user."""
+    """Return whether Python's iterators can be created over it without running user code."""
     return isinstance(source, iterators.ITERABLE) or type(source) in _BY_TYPE
 
 
@@ -126,7 +126,7 @@ _COMBINED: dict[type, Callable[[Any, Any], Any]] = {
     map: lambda arguments, _: made(iterators.Map, function=arguments[0], sources=tuple(arguments[1:])),
     filter: lambda arguments, _: made(Filter, predicate=arguments[0], source=arguments[1], wanted=True),
 }
-"""Python's iterators over others, as ours."""
+"""Python's combining iterators, converted to storable ones."""
 
 
 def _stored_iterator(value: Any) -> Parts:
@@ -223,8 +223,11 @@ _BY_TYPE: dict[type, Callable[[Any], Parts]] = {
 
 
 def explode(value: Any, name_of: Callable[[Any], str], may_call: Callable[[Any, str], bool]) -> Parts | None:
-    """None for what cannot be stored. ``name_of`` gives the stored name of a class or raises; ``may_call`` says whether
-    a method of an object, or of a class, may be stored."""
+    """Return the parts of a value, or None if it cannot be stored.
+
+    ``name_of`` returns the stored name of a class, or raises; ``may_call`` says whether a method of an object or class
+    may be stored.
+    """
     parts = _exploded(value, name_of)
     if parts is not None and parts[0][0] == Tag.METHOD and not may_call(parts[1][0], parts[0][1]):
         return None
@@ -245,7 +248,7 @@ def _exploded(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
     if isinstance(value, dt.tzinfo) and kind.__module__.partition(".")[0] == "pydantic_core":
         return _timezone(
             value
-        )  # the zone of every time that Pydantic has read: an offset, and equal to Python's own
+        )  # the zone of every time that Pydantic has parsed: an offset, and equal to Python's own
     if isinstance(value, pathlib.PurePath):
         return [Tag.PATH, kind.__name__, str(value)], ()
     if is_named_tuple(kind):
@@ -260,13 +263,15 @@ def _exploded(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
 
 
 def _enum(value: enum.Enum, name: str) -> Parts:
-    if type(value).__members__.get(value.name) is value:  # composite flags have no name, or none of a member
+    if (
+        type(value).__members__.get(value.name) is value
+    ):  # composite flags have no name, or not that of a member
         return [Tag.ENUM, name, value.name], ()
     return [Tag.FLAG, name], [value.value]
 
 
 def _state(value: Any) -> tuple[list[str], list[Any]]:
-    """Attributes of an instance, in slots and in its dict; what is only cached is left out."""
+    """Return the attributes of an instance, from slots and ``__dict__``, without cached values."""
     kind = type(value)
     names = [name for each in kind.__mro__ for name in _slots(each) if hasattr(value, name)]
     values = [getattr(value, name) for name in names]

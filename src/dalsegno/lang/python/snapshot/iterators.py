@@ -1,7 +1,7 @@
-"""Iterators that can be stored: Python's own over lists, tuples, texts, ranges, sets, dicts and their combinations.
+"""Storable iterators over lists, tuples, texts, ranges, sets, dicts and their combinations.
 
-Python describes most of them itself (``__reduce__``). Dicts and sets need more: an iterator over a dict is a place in
-its order, and the order of a set is another one in another process, so what remains is kept.
+Python describes most of its own iterators (``__reduce__``). Dicts and sets need more: an iterator over a dict is a
+position in its order; the order of a set differs between processes, so its remaining items are stored.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Literal, TypeAlias
 
-from dalsegno.lang.python.itertools_classes import StoredIterator
+from dalsegno.lang.python.runtime.itertools_classes import StoredIterator
 
 View: TypeAlias = Literal["keys", "values", "items"]
 
@@ -29,7 +29,7 @@ _SAMPLES: tuple[Iterator[Any], ...] = (
 REDUCIBLE: frozenset[type] = frozenset(
     (*map(type, _SAMPLES), type(reversed([])), type(reversed(())), enumerate, zip, map, filter)
 )
-"""Iterators whose ``__reduce__`` tells all."""
+"""Iterators whose ``__reduce__`` gives the complete state."""
 
 MAKERS = {
     "iter": iter,
@@ -39,7 +39,7 @@ MAKERS = {
     "map": map,
     "filter": filter,
 }
-"""The functions that make them again, by name."""
+"""The functions that create them again, by name."""
 
 DICT_ITERATORS: dict[type, View] = {
     type(iter({}.keys())): "keys",
@@ -54,7 +54,10 @@ REVERSED_DICT_ITERATORS: frozenset[type] = frozenset(
         type(iter(collections.OrderedDict())),
     )
 )
-"""And those of ordered dicts: they describe themselves by what is left."""
+"""Reversed iterators over dicts, and iterators over ordered dicts.
+
+They describe themselves by their remaining items.
+"""
 SET_ITERATOR: type = type(iter(set()))
 
 DICT_VIEWS: dict[type, View] = {
@@ -64,11 +67,11 @@ DICT_VIEWS: dict[type, View] = {
 }
 
 CHANGED = -1
-"""The size of a dict or set that changed under its iterator: no size equals it."""
+"""Stands for the size of a dict or set that changed during iteration: no size equals it."""
 
 
 class DictIterator:
-    """Goes on in a dict after its first ``used`` entries, as long as the dict keeps its size."""
+    """Iterates over a dict after its first ``used`` entries, while the dict keeps its size."""
 
     __slots__ = ("_native", "mapping", "size", "used", "view")
 
@@ -93,7 +96,7 @@ class DictIterator:
 
 
 class SetIterator:
-    """What remains of an iteration over a set, as long as the set keeps its size."""
+    """The remaining items of an iteration over a set, while the set keeps its size."""
 
     __slots__ = ("owner", "remaining", "size")
 
@@ -166,7 +169,7 @@ class Map(StoredIterator):
 
 
 class SequenceIterator(StoredIterator):
-    """Goes through an object by index, because it has no iterator of its own."""
+    """Iterates over an object by index, because the object has no iterator of its own."""
 
     __slots__ = ("place", "sequence")
     place: int
@@ -235,11 +238,11 @@ ITERABLE: tuple[type, ...] = (
     StoredIterator,
     collections.deque,
 )
-"""What a stored iterator may go through."""
+"""Sources that a stored iterator may have."""
 
 
 def of_dict_iterator(iterator: Any) -> DictIterator | None:
-    """Which dict, and how far; None if it is exhausted."""
+    """Return the dict and position of an iterator; None if it is exhausted."""
     owners = [each for each in gc.get_referents(iterator) if isinstance(each, dict)]
     if not owners:
         return None
@@ -267,7 +270,7 @@ def of_set_iterator(iterator: Any) -> SetIterator | None:
 
 
 def remaining(iterator: Any) -> list[Any]:
-    """What is left of an iterator that describes itself by it, without consuming it."""
+    """Return the remaining items of an iterator that describes itself by them, without consuming it."""
     items: list[Any] = list(iterator.__reduce__()[1][0])
     return items
 

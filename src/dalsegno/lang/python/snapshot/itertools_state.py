@@ -1,7 +1,8 @@
-"""Where an iterator of `itertools`, or of another kind that Python describes only in part, has come to.
+"""The positions of iterators that Python describes only in part, such as those of `itertools`.
 
-Each becomes an iterator of `itertools_classes` in the same place, which is then stored. Nothing is consumed. Python
-tells the place by ``__reduce__`` up to 3.13, and what an iterator refers to by the garbage collector.
+Each is converted to an iterator of `itertools_classes` at the same position, which is then stored. No item is consumed.
+Up to 3.13, Python gives the position by ``__reduce__``; the garbage collector gives the objects that an iterator refers
+to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from dalsegno.lang.python import itertools_classes as own
+from dalsegno.lang.python.runtime import itertools_classes as own
 from dalsegno.lang.python.snapshot import iterators
 
 _WARNING = "Pickle, copy, and deepcopy support will be removed from itertools"
@@ -25,7 +26,7 @@ _tee_data = getattr(itertools, "_tee_dataobject")  # noqa: B009 - not in the stu
 
 
 class _Indexed:
-    """Something that has items and nothing else: Python goes through it by index."""
+    """An object with items and nothing else: Python iterates over it by index."""
 
     def __getitem__(self, index: int) -> Any:
         raise IndexError(index)
@@ -63,7 +64,7 @@ _CLASSES: tuple[type, ...] = (
     iterators.Zip,
 )
 CLASSES: dict[str, type] = {kind.__name__: kind for kind in _CLASSES}
-"""By the name under which they are stored."""
+"""The classes by the name under which they are stored."""
 
 
 def slots_of(kind: type) -> tuple[str, ...]:
@@ -71,7 +72,7 @@ def slots_of(kind: type) -> tuple[str, ...]:
 
 
 def made(kind: Any, **state: Any) -> Any:
-    """An iterator in the middle of its way."""
+    """Create an iterator in the given state."""
     found = kind.__new__(kind)
     for name in slots_of(kind):
         setattr(found, name, state[name])
@@ -79,8 +80,11 @@ def made(kind: Any, **state: Any) -> Any:
 
 
 def _reduced(value: Any) -> tuple[Any, ...]:
-    """Python 3.12 warns that this will go; here it is asked for only where it is. Segments run in threads, so that
-    warnings cannot be caught: this one is ignored for good."""
+    """Return the result of ``__reduce__`` without the deprecation warning of Python 3.12.
+
+    The method is called only on versions that have it. Segments run in threads, where warnings cannot be caught, so
+    this warning is ignored permanently.
+    """
     if sys.version_info >= (3, 12):
         warnings.filterwarnings("ignore", _WARNING, DeprecationWarning)
     found: tuple[Any, ...] = value.__reduce__()
@@ -125,7 +129,10 @@ def _islice(value: Any) -> Any:
 
 
 def _accumulate(value: Any) -> Any:
-    """By what it refers to: function, source, total, initial value, each only if there is one."""
+    """Convert an ``accumulate`` from its referents.
+
+    They are function, source, total and initial value, each only if it exists.
+    """
     found = _referred(value)
     function = None if _is_iterator(found[0]) else found.pop(0)
     source, *total, initial = found
@@ -170,7 +177,7 @@ def _choices(kind: type) -> Callable[[Any], Any]:
 
 
 _RESULTS_OF_PAIRWISE = len(_referred(itertools.pairwise(()))) - 1
-"""Newer releases keep a tuple for their results, after all else."""
+"""Newer releases keep a tuple for their results, after all other referents."""
 
 
 def _pairwise(value: Any) -> Any:
@@ -206,7 +213,7 @@ def _compress(value: Any) -> Any:
 
 
 def _group_by(value: Any) -> Any:
-    """``__reduce__`` forgets the key of a group that is being read."""
+    """Convert a ``groupby``. ``__reduce__`` loses the key of a group that is being read."""
     source, key, *keys = _referred(value)
     target, current, item = (*keys, None, None, None)[:3]
     return made(
@@ -223,7 +230,7 @@ def _group_by(value: Any) -> Any:
 
 
 def _group(value: Any) -> Any:
-    """Python gives up a group when the next one is asked for; that has another key."""
+    """Convert a group. Python abandons a group when the next one is requested; that has another key."""
     parent, target = _referred(value)
     keys = _referred(parent)[2:]
     is_read = bool(keys) and keys[0] is target
@@ -289,8 +296,8 @@ CONVERTERS: dict[type, Callable[[Any], Any]] = {
     type(iter(collections.deque())): _deque,
     type(reversed(collections.deque())): _deque,
 }
-"""From Python's iterators to ours."""
-if "__reduce__" not in vars(itertools.cycle):  # Python 3.14: the places of most are hidden
+"""Converters from Python's iterators to storable ones."""
+if "__reduce__" not in vars(itertools.cycle):  # Python 3.14: the positions of most are hidden
     for _kind in [*CONVERTERS]:
         if _kind.__module__ == "itertools" and CONVERTERS[_kind] not in (
             _accumulate,

@@ -1,8 +1,8 @@
 """Instances of ordinary classes: the name of the class, and their state.
 
-The state is what ``__getstate__`` gives where the class has one, else slots and ``__dict__``. A class that says by
-``__reduce__`` how it is made is called so again, if it names nothing but itself. A subclass of a builtin (``class
-Stack(list)``) has its items as well. Constructors are not called otherwise, and properties are not set.
+The state is the result of ``__getstate__`` where the class has one, else slots and ``__dict__``. If ``__reduce__``
+names only the class itself as its constructor, the class is called with those arguments. A subclass of a builtin
+(``class Stack(list)``) also has its items. Otherwise constructors are not called, and properties are not set.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
-from dalsegno.lang.python.snapshot.stored import Row, Tag
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.python.snapshot.format import Row, Tag
 
 if TYPE_CHECKING:
-    from dalsegno.lang.python.snapshot.reading import Reader
+    from dalsegno.lang.python.snapshot.read import Reader
 
 _OF_TYPING = "__orig_class__"
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8
-"""Flags of types: made at run time; not to be changed. Classes of Python code are the former and not the latter."""
+"""Flags of types: created at run time; immutable. Classes of Python code have the first flag and not the second."""
 _PLAIN_LIBRARY = frozenset(
     (
         "argparse.Namespace",
@@ -38,16 +38,16 @@ _PLAIN_LIBRARY = frozenset(
         "string.Template",
     )
 )
-"""Classes of Python's library whose instances are nothing but their attributes."""
+"""Classes of the standard library whose instances consist of their attributes only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What a subclass of a builtin holds beside its attributes."""
+    """The content of a subclass of a builtin, beside its attributes."""
 
     dump: Callable[[Any], Any]
     make: Callable[[type, Any], Any] | None = None
-    """Of what cannot be changed: made with its content."""
+    """Creates an immutable instance from its content."""
     fill: Callable[[Any, Any], None] | None = None
 
 
@@ -95,18 +95,18 @@ _BY_NAME = {kind.__name__: kind for kind in CONTENTS}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How instances of a class are taken apart and put together."""
+    """How instances of a class are decomposed and rebuilt."""
 
     base: type
-    """`object`, or the builtin that it is a subclass of."""
+    """`object`, or the builtin base class."""
     slots: dict[str, MemberDescriptorType]
     reduces: bool
     has_state: bool
-    """Whether the class says itself what its state is, or how it is set."""
+    """True if the class defines its own state, or how it is set."""
 
 
 def layout_of(kind: type) -> Layout | None:
-    """None for classes whose instances cannot be stored."""
+    """Return the layout of a class; None if its instances cannot be stored."""
     return _layout_of(kind)
 
 
@@ -128,7 +128,7 @@ def _layout_of(kind: Any) -> Layout | None:
 
 
 def is_of_library(kind: type) -> bool:
-    """Whether a class is Python's own, or ours."""
+    """Return whether a class belongs to the standard library or to this package."""
     root = kind.__module__.partition(".")[0]
     return root in sys.stdlib_module_names or root == "dalsegno"
 
@@ -143,7 +143,7 @@ def _base_of(kind: type) -> type | None:
 
 
 def _is_plain(kind: type, slots: int) -> bool:
-    """Whether there is nothing to its instances but slots and a dict."""
+    """Return whether instances consist of slots and a ``__dict__`` only."""
     most = object.__basicsize__ + (slots + 2) * object.__basicsize__ // 2
     if kind.__itemsize__ or kind.__basicsize__ > most:
         return False
@@ -164,7 +164,7 @@ def _slots(kind: type) -> dict[str, MemberDescriptorType]:
 
 
 def _defines(kind: type, *names: str) -> bool:
-    """Whether a class outside of Python's library, in its line, defines one of these."""
+    """Return whether a class in the MRO, outside of the standard library, defines one of these names."""
     for name in names:
         definer = next((each for each in kind.__mro__ if name in each.__dict__), object)
         if definer is not object and not is_of_library(definer):
@@ -172,12 +172,14 @@ def _defines(kind: type, *names: str) -> bool:
     return False
 
 
-# -- taken apart ------------------------------------------------------------------------------------------------
+# -- decomposition ----------------------------------------------------------------------------------------------
 
 
 def explode_object(value: Any, class_name: Callable[[type], str]) -> tuple[list[Any], list[Any]] | None:
-    """The beginning of its row, and the values that follow; None for what cannot be stored. ``class_name`` raises if no
-    other process could find the class."""
+    """Return the beginning of an object's row and the values that follow; None for an object that cannot be stored.
+
+    ``class_name`` raises if no other process could find the class.
+    """
     layout = layout_of(type(value))
     if layout is None:
         return None
@@ -196,7 +198,7 @@ def explode_object(value: Any, class_name: Callable[[type], str]) -> tuple[list[
 
 
 def _reduced(value: Any, name: str) -> tuple[list[Any], list[Any]] | None:
-    """Only what the class itself makes of plain arguments."""
+    """Return the parts of an object whose ``__reduce__`` calls the class itself with plain arguments."""
     found = value.__reduce_ex__(2)
     if not isinstance(found, tuple) or any(each is not None for each in found[3:]):
         return None
@@ -210,7 +212,10 @@ def _reduced(value: Any, name: str) -> tuple[list[Any], list[Any]] | None:
 
 
 def _attributes(value: Any, layout: Layout) -> tuple[list[str] | None, list[Any]]:
-    """Slots first; what is only cached, or known to nobody but ``typing``, is left out. None if a name is no text."""
+    """Return the attributes, slots first, without cached values and those that only ``typing`` uses.
+
+    The names are None if one of them is not text.
+    """
     names: list[str] = []
     values: list[Any] = []
     for name, member in layout.slots.items():
@@ -233,7 +238,7 @@ def _attributes(value: Any, layout: Layout) -> tuple[list[str] | None, list[Any]
     return names, values
 
 
-# -- put together -----------------------------------------------------------------------------------------------
+# -- rebuilding -------------------------------------------------------------------------------------------------
 
 
 def _layout(reader: Reader, name: str, base: str, tag: str) -> tuple[Any, Layout]:
@@ -263,7 +268,7 @@ def object_shell(reader: Reader, row: Row) -> Any:
 
 
 def _new(base: Any, kind: type) -> Any:
-    """Empty, past a ``__new__`` of the class."""
+    """Create an empty instance without calling the class's ``__new__``."""
     return base.__new__(kind)
 
 
@@ -301,7 +306,7 @@ def _fill_content(reader: Reader, made: Any, layout: Layout, written: Any) -> No
 
 
 def reduced_shell(reader: Reader, row: Row) -> Any:
-    """Calls the class, which says itself that it is to be called so."""
+    """Call the class, as its ``__reduce__`` asks."""
     kind, _ = _layout(reader, row[1], "", row[0])
     arguments = reader.value(row[3])
     if not isinstance(arguments, tuple):
@@ -319,7 +324,7 @@ def fill_reduced(reader: Reader, made: Any, row: Row) -> None:
 
 
 def _set_state(made: Any, layout: Layout, state: Any) -> None:
-    """As Python's own copying does it."""
+    """Set the state the way Python's `copy` does."""
     if hasattr(type(made), "__setstate__"):
         if state is not None:
             made.__setstate__(state)
@@ -335,7 +340,10 @@ def _set_state(made: Any, layout: Layout, state: Any) -> None:
 
 
 def _set_attributes(made: Any, layout: Layout, state: dict[str, Any]) -> None:
-    """Past properties and ``__setattr__``: nothing of the class is called. What has no place any more is dropped."""
+    """Set attributes without properties and ``__setattr__``: no code of the class runs.
+
+    Attributes that no longer have a slot are dropped.
+    """
     for name, value in state.items():
         member = layout.slots.get(name)
         if member is not None:

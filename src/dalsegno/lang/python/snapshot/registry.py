@@ -1,7 +1,7 @@
-"""Types that a program stores in its own way, and those of Python's library that need one.
+"""Custom storage of types: those that a program registers, and those of the standard library that need it.
 
-`register_type` is for objects that have no other way across an ``await``. A registered type is found by its name here,
-and nowhere else: a snapshot can name only what the running program has registered.
+`register_type` is for objects that cannot cross an ``await`` otherwise. A registered type is found by its name in this
+registry only: a snapshot can name only types that the running program has registered.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from dalsegno.errors import UsageError
-from dalsegno.lang.python.homes import home_of
-from dalsegno.lang.snapshots import SnapshotError
+from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.python.module_names import home_of
 
 T = TypeVar("T")
 
@@ -32,8 +32,10 @@ _by_name: dict[str, StoredType] = {}
 
 
 def register_type(kind: type[T], dump: Callable[[T], Any], load: Callable[[Any], T]) -> None:
-    """Objects of exactly this class are stored as what ``dump`` gives, which may be anything that can be stored, and
-    are made again by ``load``. Registering a class again replaces its functions."""
+    """Store objects of exactly this class as the result of ``dump``, and rebuild them with ``load``.
+
+    ``dump`` may return any storable value. Registering a class again replaces its functions.
+    """
     given: Any = (kind, dump, load)
     if not isinstance(given[0], type):
         raise UsageError(f"register_type() takes a class, not {type(given[0]).__name__}")
@@ -63,7 +65,7 @@ def load_registered(name: str, plain: Any) -> Any:
     return made
 
 
-# -- Python's library -------------------------------------------------------------------------------------------
+# -- standard library -------------------------------------------------------------------------------------------
 
 
 def _load_random(kind: Any, state: Any) -> Any:
@@ -96,7 +98,7 @@ _LIBRARY: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "queue.Queue": _QUEUE,
     "random.Random": (lambda value: value.getstate(), _load_random),
 }
-"""By name, so that nothing is imported before it is needed."""
+"""By name, so that no module is imported before it is needed."""
 
 
 def _of_library(name: str, kind: type | None = None) -> StoredType | None:

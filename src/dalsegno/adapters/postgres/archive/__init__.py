@@ -1,0 +1,1 @@
+"""Definitions, listings, partitions and removal on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Claims of ready tokens, limit queues and due timers on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Commits on PostgreSQL: rows read, settled and written back in one transaction."""

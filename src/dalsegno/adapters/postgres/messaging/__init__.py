@@ -1,0 +1,1 @@
+"""Messages between the processes of one PostgreSQL store: announcements, heartbeats, wake-ups."""

@@ -1,0 +1,340 @@
+"""The listener: one connection of its own for messages between the processes on one database.
+
+- Messages are sent by NOTIFY in small transactions of their own, never inside a commit: PostgreSQL commits
+  transactions with a NOTIFY one at a time. Messages that arrive while one is being sent go out with the next.
+- Nothing depends on a message: a lost connection is opened again, with growing pauses, and waiting processes poll
+  meanwhile.
+- Messages without a connection are sent in short form when there is one, or as this process's last message: a
+  program that starts one execution and ends may be gone before its listener is connected.
+- A connection may die without an error: a host lost its power, an address moved. So after a silence the server is
+  queried, and has to answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from secrets import token_hex
+from typing import Any
+
+import asyncpg
+import msgspec
+
+from dalsegno.adapters.postgres.connections.connect import connect, name_of
+from dalsegno.adapters.postgres.connections.pooling import connect_alone, naming
+from dalsegno.adapters.postgres.errors import UNREACHABLE
+
+CHANNEL = "dalsegno"
+LARGEST = 7900
+"""Bytes; PostgreSQL takes fewer than 8000."""
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of the process ``sender``. Unused fields are empty."""
+
+    sender: str
+    hello: bool = False
+    """It has just connected: idle processes report again."""
+    idle: tuple[str, ...] = ()
+    """Queues for which it waits; ``since``: for how many seconds, at least."""
+    since: float = 0.0
+    wake: tuple[str, ...] = ()
+    """Processes that should look for work."""
+    due: float | None = None
+    owed: bool = False
+    tended: bool = False
+    """It has looked for overdue work of others: another look is not needed at once."""
+    watches: bool = False
+    """It asks for endings."""
+    ended: tuple[str, ...] = ()
+    news: bool = False
+    """Something is ready, and it is not known for which process: all that wait look."""
+
+
+def in_short(sender: str, messages: Iterable[Message]) -> Message | None:
+    """Return what is still worth sending of unsent messages; None if nothing is.
+
+    Endings are not: a process that waits for one polls soon.
+    """
+    said = list(messages)
+    news = any(message.news or message.wake for message in said)
+    owed = any(message.owed for message in said)
+    due = min((message.due for message in said if message.due is not None), default=None)
+    return Message(sender, news=news, owed=owed, due=due) if news or owed or due is not None else None
+
+
+_encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder(Message).decode
+NEWS = _encode(Message("", news=True)).decode()
+"""The message of a transaction that this process does not end."""
+
+
+def texts_of(message: Message) -> list[str]:
+    """Return one message, or several if a list in it is too long for one."""
+    text = _encode(message)
+    if len(text) <= LARGEST:
+        return [text.decode()]
+    lists = {name: value for name in ("idle", "wake", "ended") if (value := getattr(message, name))}
+    name = max(lists, key=lambda each: len(lists[each]))
+    middle = len(lists[name]) // 2
+    if not middle:
+        logger.warning("a message of %d bytes is too long to be sent", len(text))
+        return []
+    halves = (lists[name][:middle], lists[name][middle:])
+    return [text for half in halves for text in texts_of(msgspec.structs.replace(message, **{name: half}))]
+
+
+logger = logging.getLogger("dalsegno.postgres")
+
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 5.0
+DEAF_PAUSE = 300.0
+"""Longest time until a connection that brings no messages is tried again: at first it may only have been slow."""
+ECHO_SECONDS = 2.0
+"""Within this time a message to oneself must come back."""
+LONGEST_SILENCE = 30.0
+"""Seconds of silence after which the server is queried."""
+ANSWER_SECONDS = 10.0
+"""Within this time it has to answer."""
+LAST_WORDS_SECONDS = 2.0
+"""Within this time the last message must be sent: the end of the process is not delayed longer."""
+NOTIFY = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM unnest($2::text[]) AS text
+"""
+"""Nothing depends on a message, so the commit does not wait for the disk. Only in this transaction: a pooler gives
+the session to others next.
+"""
+BROKEN = (asyncpg.PostgresError, *UNREACHABLE)
+REMIND_AFTER = 60.0
+"""Seconds between two warnings about the same loss."""
+
+
+class Loss:
+    """PostgreSQL out of the listener's reach.
+
+    Logged when it begins, now and then while it lasts, and when it is over; not with every try. The engine reports
+    the store separately. The store may be available all the while: a listener may have a URL of its own.
+    """
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._told_at = 0.0
+
+    def failed(self, error: Exception) -> None:
+        now = _clock()
+        if self._since is None:
+            self._since = now
+            self._warn("the listener lost PostgreSQL", error)
+        elif now - self._told_at >= REMIND_AFTER:
+            self._warn(f"the listener lost PostgreSQL {now - self._since:.0f} s ago", error)
+        else:
+            logger.debug("the listener does not reach PostgreSQL (%s); trying again", _told(error))
+
+    def end(self) -> None:
+        if self._since is not None:
+            logger.info("PostgreSQL answers the listener again, after %.1f s", _clock() - self._since)
+            self._since = None
+
+    def _warn(self, what: str, error: Exception) -> None:
+        self._told_at = _clock()
+        logger.warning("%s (%s); trying again", what, _told(error))
+
+
+class Listener:
+    """``working``: messages are known to arrive.
+
+    ``heard`` is called with every message of another process, ``came`` whenever the connection is there (again).
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.name = token_hex(6)
+        self.working = False
+        self.heard: Callable[[Message], None] = lambda message: None
+        self.came: Callable[[], None] = lambda: None
+        self.gone: Callable[[], None] = lambda: None
+        self.sent = 0
+        self._unsent: list[Message] = []
+        self._unheard: Message | None = None
+        """Messages that could not be sent."""
+        self._news = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._echo: asyncio.Future[None] | None = None
+        self._heard_at = 0.0
+        self._pause = FIRST_PAUSE
+        self._loss = Loss()
+        self._warned = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="listener")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+            await self._say_last_words()
+
+    def send(self, message: Message) -> None:
+        """Send soon. Without a connection only messages that are useful later are kept."""
+        if self.working:
+            self._unsent.append(message)
+            self._news.set()
+        else:
+            self._keep([message])
+
+    def _keep(self, messages: list[Message]) -> None:
+        before = [self._unheard] if self._unheard is not None else []
+        self._unheard = in_short(self.name, before + messages)
+
+    async def _say_last_words(self) -> None:
+        """Send the last messages over a connection of their own: the listener's is gone, or was never made."""
+        if self._unheard is None:
+            return
+        try:
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._say_once(self._unheard, LAST_WORDS_SECONDS)
+        except BROKEN as error:
+            logger.debug("last words that nobody heard (%s): %s", _told(error), self._unheard)
+        self._unheard = None
+
+    # -- the connection ---------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if not await self._serve():
+                    self._pause = min(self._pause * 4, DEAF_PAUSE)
+            except BROKEN as error:
+                self._loss.failed(error)
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            await asyncio.sleep(self._pause)
+
+    async def _serve(self) -> bool:
+        """Serve until the connection is lost. Return False at once if it brings no messages."""
+        self._lost = asyncio.Event()
+        connection = await connect_alone(self.url, name_of(self.url, "listener"), ANSWER_SECONDS)
+        if connection is None:  # a subscription would stay behind in a session that others use next
+            self._warn_deaf()
+            return False
+        try:
+            connection.add_termination_listener(lambda _connection: self._hang_up())
+            await connection.add_listener(CHANNEL, self._receive)
+            if not await self._hears_itself():
+                self._warn_deaf()
+                return False
+            self._loss.end()
+            self.working, self._warned = True, False
+            self._pause, self._heard_at = FIRST_PAUSE, _clock()
+            self.send(Message(self.name, hello=True))
+            if self._unheard is not None:
+                self.send(self._unheard)
+                self._unheard = None
+            self.came()
+            await self._speak(connection)
+            return True
+        finally:
+            was_working, self.working = self.working, False
+            self._keep(self._unsent)
+            self._unsent = []
+            connection.terminate()
+            if was_working:
+                self.gone()
+
+    def _hang_up(self) -> None:
+        self._lost.set()
+        self._news.set()
+
+    async def _hears_itself(self) -> bool:
+        """Return True if a message to itself arrives.
+
+        Something between may accept the subscription and never deliver, such as an undetected pooler. The message
+        is sent over a second connection: over the first, the reply to it would bring it along.
+        """
+        self._echo = asyncio.get_running_loop().create_future()
+        await self._say_once(Message(self.name), ANSWER_SECONDS)
+        await asyncio.wait([self._echo], timeout=ECHO_SECONDS)
+        return self._echo.done()
+
+    async def _say_once(self, message: Message, seconds: float) -> None:
+        """Send over a connection of its own, within that time; several servers share it."""
+        mouth = await connect(
+            self.url,
+            server_settings=naming(name_of(self.url, "listener")),
+            timeout=seconds,
+            command_timeout=seconds,
+            statement_cache_size=0,
+        )
+        try:
+            await self._notify(mouth, [message])
+        finally:
+            mouth.terminate()
+
+    def _warn_deaf(self) -> None:
+        """Log that the server itself answers but messages do not arrive."""
+        self._loss.end()
+        if not self._warned:
+            self._warned = True
+            logger.warning(
+                "PostgreSQL's wake-ups do not reach this process, as through a pooler; it looks for work every second"
+                " instead. Give a direct URL in DALSEGNO_LISTEN to have them."
+            )
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    async def _speak(self, connection: Any) -> None:
+        while not self._lost.is_set():
+            await self._wait_for_news(connection)
+            self._news.clear()
+            if self._unsent and not self._lost.is_set():
+                messages, self._unsent = self._unsent, []
+                await self._notify_or_keep(connection, messages)
+                self.sent += 1
+                self._heard_at = _clock()
+
+    async def _wait_for_news(self, connection: Any) -> None:
+        """Wait for messages. Raises if the server is gone without a sign."""
+        while not self._news.is_set():
+            try:
+                async with asyncio.timeout_at(self._heard_at + LONGEST_SILENCE):
+                    await self._news.wait()
+            except TimeoutError:
+                if _clock() - self._heard_at >= LONGEST_SILENCE:  # otherwise a message has arrived meanwhile
+                    await connection.execute("SELECT 1")
+                    self._heard_at = _clock()
+
+    async def _notify_or_keep(self, connection: Any, messages: list[Message]) -> None:
+        """Send, and keep the messages on failure. An interrupted one may have arrived: twice is better than never."""
+        try:
+            await self._notify(connection, messages)
+        except BaseException:
+            self._keep(messages)
+            raise
+
+    async def _notify(self, connection: Any, messages: list[Message]) -> None:
+        """Send all in one transaction; PostgreSQL removes duplicates."""
+        texts = [text for message in messages for text in texts_of(message)]
+        await connection.execute(NOTIFY, CHANNEL, texts)
+
+    def _receive(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
+        self._heard_at = _clock()
+        try:
+            message = decode(payload)
+        except msgspec.MsgspecError:
+            logger.warning("a message on the channel '%s' is not understood and passed over", CHANNEL)
+            return
+        if message.sender != self.name:
+            self.heard(message)
+        elif self._echo is not None and not self._echo.done():
+            self._echo.set_result(None)
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error) or 'no answer'}"

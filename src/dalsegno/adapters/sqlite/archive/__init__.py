@@ -1,0 +1,1 @@
+"""Definitions, listings and removal on SQLite."""

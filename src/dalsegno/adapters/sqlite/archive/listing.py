@@ -1,0 +1,132 @@
+"""Pages of executions: the statements that run the walks of a plan (see ``listing_plan``)."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dalsegno.adapters.listing_plan import (
+    Found,
+    IndexPlan,
+    IndexScan,
+    bounds,
+    error_words,
+    leads_of,
+    merged,
+    shortest,
+)
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.model.search import id_range, names_workflow, words_of
+from dalsegno.ports.archive import ExecutionFilter, Place
+
+MOST_COUNTED = 20_000
+"""Rows of a lead up to which it is counted; leads with more are all treated as long."""
+
+Parameters = dict[str, Any]
+_END = ("", "")
+"""The range of ids for a text that is no prefix of one: it contains none."""
+
+
+def page(
+    connection: sqlite3.Connection, where: ExecutionFilter, before: str | Place | None, limit: int
+) -> list[tuple[Any, ...]]:
+    """Return rows of ``execution_view``, newest first."""
+    place = _place(connection, before)
+    if place is None:
+        return []
+    names = _named(connection, where.text) if where.text is not None else []
+    parameters = _parameters(where, place, names, limit)
+    seldom = _seldom(connection, error_words(where, names), parameters)
+    lead = _shortest(connection, leads_of(where, names, seldom), parameters)
+    walks = [
+        connection.execute(SQL[f"listing.{walk.statement}"], given).fetchall()
+        for walk in lead.walks
+        for given in _of_lanes(walk, parameters)
+    ]
+    found = merged(walks, limit)
+    rows = connection.execute(SQL["listing.views"], (json.dumps(found),)).fetchall()
+    by_id = {row[0]: row for row in rows}
+    return [by_id[name] for name in found]
+
+
+def _place(connection: sqlite3.Connection, before: str | Place | None) -> Found | None:
+    if before is None:
+        return math.inf, ""
+    if isinstance(before, Place):
+        return before.created_at, before.id
+    row = connection.execute(SQL["listing.age"], (before,)).fetchone()
+    return (row[0], before) if row is not None else None
+
+
+def _named(connection: sqlite3.Connection, text: str) -> list[str]:
+    names = connection.execute(SQL["listing.workflows"]).fetchall()
+    return [name for (name,) in names if names_workflow(text, name)]
+
+
+def _parameters(where: ExecutionFilter, place: Found, names: Sequence[str], limit: int) -> Parameters:
+    since, until, mark = bounds(where, place)
+    text = where.text
+    first_id, last_id = (id_range(text) if text is not None else None) or _END
+    return {
+        "since": since,
+        "until": until,
+        "mark": mark,
+        "limit": limit,
+        "workflow": where.workflow,
+        "parent": where.parent,
+        "states": _listed(where.states),
+        "kinds": _listed(where.kinds),
+        "relations": _listed(where.relations),
+        "tags": _listed(where.tags),
+        "ended_since": where.ended_since,
+        "ended_until": where.ended_until,
+        "ended_from": where.ended_since if where.ended_since is not None else -math.inf,
+        "ended_to": where.ended_until if where.ended_until is not None else math.inf,
+        "text": text,
+        "first_id": first_id,
+        "last_id": last_id,
+        "words": _listed(words_of(text) if text is not None else ()),
+        "named": json.dumps(names) if text is not None else None,
+    }
+
+
+def _listed(values: Sequence[Any]) -> str | None:
+    return json.dumps(values) if values else None
+
+
+def _of_lanes(walk: IndexScan, parameters: Parameters) -> Iterator[Parameters]:
+    for name, state in walk.lanes:
+        yield parameters | {"lane_name": name, "lane_state": state}
+
+
+def _seldom(connection: sqlite3.Connection, words: Sequence[str], parameters: Parameters) -> str | None:
+    if not words:
+        return None
+    leads = [IndexPlan((IndexScan("failed_with", ((word, ""),)),)) for word in words]
+    [(seldom, _)] = _shortest(connection, leads, parameters).walks[0].lanes
+    return seldom
+
+
+def _shortest(
+    connection: sqlite3.Connection, leads: Sequence[IndexPlan], parameters: Parameters
+) -> IndexPlan:
+    choice, count = shortest(leads, MOST_COUNTED), None
+    try:
+        while True:
+            count = _count(connection, *choice.send(count), parameters)  # type: ignore[arg-type]  # begins with None
+    except StopIteration as chosen:
+        lead: IndexPlan = chosen.value
+        return lead
+
+
+def _count(connection: sqlite3.Connection, walk: IndexScan, most: int, parameters: Parameters) -> int:
+    """Return how many rows a walk meets, counted up to ``most``."""
+    found = 0
+    for given in _of_lanes(walk, parameters):
+        if found < most:
+            statement = SQL[f"listing.count_{walk.statement}"]
+            found += connection.execute(statement, given | {"most": most - found}).fetchone()[0]
+    return found

@@ -1,0 +1,159 @@
+"""Removal of rows in chunks: after an ending, and after the retention time."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from dalsegno.adapters.sqlite.commit.workspace import UNFINISHED, SqliteWorkspace
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.core.settlement import cancelled_event
+from dalsegno.model.search import error_words
+
+IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
+SMALL = 200
+"""Events up to which an execution is removed together with others."""
+WEIGHTS = {"blob": 8, "blob_piece": 128}
+"""Rows of other tables that take as long to remove as one row of these."""
+KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
+
+
+def sweep(rows: SqliteWorkspace, limit: int) -> int:
+    """Remove at most ``limit`` rows of ended executions; return how many were removed."""
+    gone = 0
+    ended = rows.connection.execute(SQL["sweep.ended"], (limit,)).fetchall()
+    for number, execution, state, touched_at in ended:
+        if gone >= limit:
+            break
+        rows.forget(execution)
+        gone += _sweep(rows.connection, number, state, touched_at, limit - gone)
+    return gone
+
+
+def _sweep(connection: sqlite3.Connection, execution: int, state: str, touched_at: float, limit: int) -> int:
+    """Remove at most ``limit`` rows of one execution. Its flight row goes last, so a crash leaves nothing behind."""
+    gone = _sweep_tokens(connection, execution, touched_at, limit)
+    gone += _delete(connection, execution, IN_FLIGHT, limit - gone)
+    if gone < limit:
+        if state == "FAILED":
+            connection.executemany(SQL["sweep.insert_word"], _words(connection, execution))
+        connection.execute(SQL["sweep.land"], {"execution": execution})
+        connection.execute(SQL["sweep.delete_flight"], {"execution": execution})
+        gone += 1
+    return gone
+
+
+def _sweep_tokens(connection: sqlite3.Connection, execution: int, at: float, limit: int) -> int:
+    """Remove tokens; the unfinished ones are recorded as cancelled at the time of the ending."""
+    tokens = connection.execute(SQL["sweep.tokens"], (execution, limit)).fetchall()
+    told = [
+        cancelled_event(kind, bool(live), node, scope, token, at)
+        for _, token, state, kind, node, scope, live in tokens
+        if state in UNFINISHED
+    ]
+    cancelled = [event for event in told if event is not None]
+    if cancelled:
+        (seq,) = connection.execute(SQL["sweep.seq"], (execution,)).fetchone()
+        events = [
+            (execution, number, event.kind, event.node, event.scope, at, None, event.token, None, None)
+            for number, event in enumerate(cancelled, seq + 1)
+        ]
+        connection.executemany(SQL["history.insert_event"], events)
+        connection.execute(SQL["sweep.count_event"], (seq + len(events), execution))
+    connection.executemany(SQL["sweep.delete_token"], [token[:1] for token in tokens])
+    return len(tokens)
+
+
+def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str], limit: int) -> int:
+    gone = 0
+    for table in tables:
+        if gone >= limit:
+            break
+        weight = WEIGHTS.get(table, 1)
+        parameters = {"execution": execution, "limit": max((limit - gone) // weight, 1)}
+        gone += connection.execute(SQL[f"sweep.delete_{table}"], parameters).rowcount * weight
+    return gone
+
+
+def _words(connection: sqlite3.Connection, execution: int) -> list[tuple[str, float, str]]:
+    """Return the words by which a failed execution is found."""
+    created_at, name, error = connection.execute(SQL["sweep.failure"], (execution,)).fetchone()
+    return [(word, created_at, name) for word in error_words(error)]
+
+
+def remove_ended(
+    rows: SqliteWorkspace, state: str, before: float, limit: int, most_rows: int
+) -> tuple[int, bool]:
+    """Remove up to ``limit`` outdated executions, whole, until about ``most_rows`` rows are removed.
+
+    Return how many executions were removed, and True if the row limit left some.
+    """
+    found = rows.connection.execute(SQL["sweep.outdated"], (state, before, limit)).fetchall()
+    removed, more = _remove(rows, found, most_rows)
+    return len(removed), more
+
+
+def remove_named(rows: SqliteWorkspace, names: str, most_rows: int) -> tuple[list[str], bool]:
+    """Remove outdated executions of a JSON list of ids; return the removed ones, and True if some are left."""
+    found = rows.connection.execute(SQL["sweep.removable"], (names,)).fetchall()
+    return _remove(rows, found, most_rows)
+
+
+def _remove(
+    rows: SqliteWorkspace, found: Sequence[tuple[int, str, str, int]], most_rows: int
+) -> tuple[list[str], bool]:
+    """Remove small, swept executions together and the others one by one, up to the row limit."""
+    small = [row for row in found if 0 < row[3] <= SMALL]
+    together = [
+        row
+        for row, so_far in zip(small, accumulate(row[3] for row in small), strict=True)
+        if so_far <= most_rows
+    ]
+    if together:
+        for _, execution, _, _ in together:
+            rows.forget(execution)
+        _remove_together(rows.connection, together)
+        return [row[1] for row in together], len(together) < len(found)
+    return _remove_each(rows, found, most_rows)
+
+
+def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, str, str, int]]) -> None:
+    words = [word for row in found if row[2] == "FAILED" for word in _words(connection, row[0])]
+    connection.executemany(SQL["sweep.delete_word"], words)
+    numbers = json.dumps([row[0] for row in found])
+    _remove_tags(connection, numbers)
+    for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
+        connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
+
+
+def _remove_tags(connection: sqlite3.Connection, numbers: str) -> int:
+    tags = connection.execute(SQL["sweep.tags_of_all"], (numbers,)).fetchall()
+    connection.executemany(SQL["sweep.delete_tag"], tags)
+    return len(tags)
+
+
+def _remove_each(
+    rows: SqliteWorkspace, found: Iterable[tuple[int, str, str, int]], most_rows: int
+) -> tuple[list[str], bool]:
+    """Remove executions one by one.
+
+    The execution's own row is removed last: as long as anything of it exists, its id is taken and the next call
+    continues.
+    """
+    removed: list[str] = []
+    spent = 0
+    tables = ("tokens", *IN_FLIGHT, *KEPT_AFTER_THE_END)
+    for number, execution, state, _ in found:
+        rows.forget(execution)
+        spent += _delete(rows.connection, number, tables, most_rows - spent)
+        if spent >= most_rows:
+            return removed, True
+        if state == "FAILED":
+            rows.connection.executemany(SQL["sweep.delete_word"], _words(rows.connection, number))
+        spent += _remove_tags(rows.connection, json.dumps([number]))
+        for statement in ("sweep.delete_flight", "sweep.delete_execution"):
+            spent += rows.connection.execute(SQL[statement], {"execution": number}).rowcount
+        removed.append(execution)
+    return removed, False

@@ -1,0 +1,1 @@
+"""Claims of ready tokens and limit queues on SQLite."""

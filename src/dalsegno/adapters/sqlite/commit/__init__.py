@@ -1,0 +1,1 @@
+"""Commits on SQLite: rows read, settled and written back in one transaction."""

@@ -1,0 +1,346 @@
+"""The changes of a transaction and their writing: each row once, one kind of change after the other.
+
+- The hot kinds are flat parameter lists for bulk statements, filled while the rules run. The others are rows,
+  written in their final form.
+- ``executemany`` releases and takes the interpreter lock for every row; with a busy event loop each return may
+  wait a whole switch interval. A statement with a repeated ``VALUES`` group writes a hundred rows at once, and is
+  faster by itself. Only the group of placeholders is repeated; the text comes from the statement's file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from typing import Any
+
+from dalsegno.adapters.sqlite.commit.columns import (
+    Flight,
+    Parameters,
+    changed_token,
+    counted_machine,
+    moved_flight,
+    moved_record,
+    new_line,
+    new_token,
+    running_flight,
+    running_record,
+    stored_barrier,
+    stored_gate,
+    stored_machine,
+    stored_scope,
+    stored_slot,
+    turns,
+    whole_flight,
+    whole_record,
+)
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow, is_marked
+from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.execution import NewExecution
+
+SIZES = (125, 25, 5, 1)
+"""Rows per statement. Few sizes, so that each stays prepared; a batch of n rows takes about n / 125 + 12 statements."""
+
+GROUP = re.compile(r"VALUES (\([^()]*\))")
+
+
+class BulkStatement:
+    """A statement with one ``VALUES (…)`` group, for parameters in one flat list.
+
+    Bytes should be passed as ``bytearray``, and ``None`` be avoided: the driver passes ints, floats, strings and
+    bytearrays directly, but looks up an adapter for anything else, which costs as much as writing half a row.
+    """
+
+    def __init__(self, text: str) -> None:
+        found = GROUP.search(text)
+        if found is None:
+            raise ValueError(f"no VALUES group in {text!r}")
+        group = found.group(1)
+        self.width = group.count("?")
+        self._texts = [
+            (size, text[: found.start(1)] + ", ".join([group] * size) + text[found.end(1) :])
+            for size in SIZES
+        ]
+
+    def run(self, connection: sqlite3.Connection, flat: list[Any]) -> None:
+        start, end = 0, len(flat)
+        for size, text in self._texts:
+            step = size * self.width
+            while end - start >= step:
+                connection.execute(text, flat[start : start + step])
+                start += step
+
+
+LARGE_OUTPUT = 256 * 1024
+"""Bytes from which on an output is written by a statement of its own."""
+
+ADVANCE = BulkStatement(SQL["execution.advance"])
+CHANGE_FLIGHT = BulkStatement(SQL["execution.change_flight"])
+CHANGE_RECORD = BulkStatement(SQL["execution.change_record"])
+CONSUME = BulkStatement(SQL["token.consume"])
+INSERT_FLIGHT = BulkStatement(SQL["execution.insert_running_flight"])
+INSERT_RECORD = BulkStatement(SQL["execution.insert_running_record"])
+INSERT_KEPT = BulkStatement(SQL["token.insert_kept"])
+INSERT_READY = BulkStatement(SQL["token.insert_ready"])
+INSERT_TOKEN = BulkStatement(SQL["token.insert"])
+MAKE_READY = BulkStatement(SQL["token.make_ready"])
+LEASE = BulkStatement(SQL["token.lease"])
+INSERT_STEP = BulkStatement(SQL["history.insert_step"])
+INSERT_NOTE = BulkStatement(SQL["history.insert_note"])
+SAVE_SCOPE = BulkStatement(SQL["join.save_scope"])
+SAVE_SLOT = BulkStatement(SQL["join.save_slot"])
+SAVE_MACHINE = BulkStatement(SQL["machine.save"])
+COUNT_MACHINE = BulkStatement(SQL["machine.count"])
+ENTER_INBOX = BulkStatement(SQL["machine.enter"])
+REMOVE_FROM_INBOX = BulkStatement(SQL["machine.remove"])
+
+PLAIN_STATES = frozenset(("leased", "ready"))
+"""States of new tokens that need few columns."""
+
+
+class Changes:
+    __slots__ = (
+        "barriers",
+        "cleared",
+        "completions",
+        "consumed",
+        "created",
+        "events",
+        "executions",
+        "gates",
+        "inputs",
+        "left",
+        "lined_up",
+        "machines",
+        "moved",
+        "notes",
+        "outbox",
+        "outputs",
+        "owners",
+        "removed",
+        "rewritten",
+        "scopes",
+        "slots",
+        "spawned",
+        "steps",
+        "tags",
+        "taken_orders",
+        "tokens",
+        "tombstones",
+    )
+
+    def __init__(self) -> None:
+        self.created: dict[str, NewExecution] = {}
+        self.executions: dict[str, Flight] = {}
+        self.inputs: dict[int, bytes] = {}
+        """Inputs that replace the submitted ones, by the executions' numbers."""
+        self.tags: list[tuple[int, ReplaceTags]] = []
+        """Tags that running executions have set, by their numbers, in order."""
+        self.consumed: list[Any] = []
+        """Parameters of ``consume``."""
+        self.tombstones: list[tuple[Flight, str]] = []
+        """Consumed tokens, to be dropped from memory once this is written."""
+        self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
+        """Tokens that are not stored yet, by number."""
+        self.tokens: dict[int, TokenRow] = {}
+        """Tokens that changed, by number. New ones are included only if they changed after being spawned."""
+        self.rewritten: set[int] = set()
+        """Numbers of tokens of which every column is written."""
+        self.moved: dict[int, int] = {}
+        """Stored tokens that moved to another execution: their numbers, and its number."""
+        self.machines: dict[int, MachineRow] = {}
+        self.completions: list[Any] = []
+        """Parameters of ``enter``; removed and cleared ones are deleted after that."""
+        self.removed: list[Any] = []
+        self.cleared: dict[int, list[int]] = {}
+        """Executions whose completions are deleted, all up to the highest of these numbers."""
+        self.scopes: dict[tuple[int, str], ScopeRow] = {}
+        self.barriers: dict[tuple[int, str], BarrierRow] = {}
+        self.gates: dict[tuple[int, str], GateRow] = {}
+        self.slots: dict[tuple[int, str, int], tuple[bool, bytes | None]] = {}
+        self.left: dict[tuple[int, str, str], bytes] = {}
+        self.lined_up: dict[tuple[str, str], TokenRow] = {}
+        """Ready tokens with a limit key, the one of the highest priority for each queue and key."""
+        self.owners: set[Any] = set()
+        """Holders of the leases given here; they are registered once this is written."""
+        self.outputs: list[Parameters] = []
+        self.outbox: list[Parameters] = []
+        self.taken_orders: dict[str, None] = {}
+        self.steps: list[Any] = []
+        """Parameters of ``insert_step``: most events."""
+        self.notes: list[Any] = []
+        """Parameters of ``insert_note``."""
+        self.events: list[Parameters] = []
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        self._write_executions(connection)
+        self._write_tokens(connection)
+        if self.machines or self.completions:
+            self._write_machines(connection)
+        if self.scopes:
+            SAVE_SCOPE.run(
+                connection, [value for key, row in self.scopes.items() for value in stored_scope(key, row)]
+            )
+        if self.slots:
+            SAVE_SLOT.run(
+                connection, [value for key, slot in self.slots.items() for value in stored_slot(key, slot)]
+            )
+        _each(
+            connection, "join.save_barrier", [stored_barrier(key, row) for key, row in self.barriers.items()]
+        )
+        _each(connection, "join.save_gate", [stored_gate(key, row) for key, row in self.gates.items()])
+        _each(connection, "join.save_left", [(*key, data) for key, data in self.left.items()])
+        _each(connection, "history.save_output", self.outputs)
+        _each(connection, "history.insert_outbox", self.outbox)
+        _each(connection, "history.delivered", [(entry,) for entry in self.taken_orders])
+        INSERT_STEP.run(connection, self.steps)
+        INSERT_NOTE.run(connection, self.notes)
+        _each(connection, "history.insert_event", self.events)
+
+    def _write_executions(self, connection: sqlite3.Connection) -> None:
+        if self.created:
+            self._write_created(connection)
+        advanced: list[Any] = []
+        flights: list[Any] = []
+        records: list[Any] = []
+        large: list[Parameters] = []
+        for name, flight in self.executions.items():
+            row = flight.row
+            if name in self.created:
+                continue
+            if row.state == "RUNNING" and not flight.stands:
+                advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
+            else:
+                flights += moved_flight(flight)
+                is_large = row.output is not None and len(row.output) > LARGE_OUTPUT
+                records += moved_record(flight, None if is_large else row.output)
+                if is_large:
+                    large.append((row.output, row.epoch, row.seq, row.live, row.touched_at, flight.number))
+        ADVANCE.run(connection, advanced)
+        CHANGE_FLIGHT.run(connection, flights)
+        CHANGE_RECORD.run(connection, records)
+        _each(connection, "execution.save_large_output", large)
+        _each(connection, "execution.replace_input", [(data, number) for number, data in self.inputs.items()])
+        for number, change in self.tags:
+            connection.execute(SQL["execution.replace_tags"], (json.dumps(change.tags), number))
+            _each(connection, "execution.drop_tag", [(*tag, number) for tag in change.gone])
+            _each(connection, "execution.add_tag", [(*tag, number) for tag in change.new])
+
+    def _write_created(self, connection: sqlite3.Connection) -> None:
+        flights: list[Any] = []
+        records: list[Any] = []
+        others = []
+        for name, new in self.created.items():
+            flight = self.executions[name]
+            if _is_plain(flight, new):
+                flights += running_flight(flight)
+                records += running_record(flight, new)
+            else:
+                others.append((flight, new))
+        INSERT_FLIGHT.run(connection, flights)
+        INSERT_RECORD.run(connection, records)
+        _each(connection, "execution.insert_flight", [whole_flight(flight) for flight, _ in others])
+        _each(connection, "execution.insert_record", [whole_record(flight, new) for flight, new in others])
+        tags = [(*tag, new.created_at, new.id) for new in self.created.values() for tag in new.tags]
+        _each(connection, "execution.insert_tag", tags)
+
+    def _write_tokens(self, connection: sqlite3.Connection) -> None:
+        CONSUME.run(connection, self.consumed)
+        self._write_spawned(connection)
+        leased: list[Any] = []
+        ready: list[Any] = []
+        changed: list[Parameters] = []
+        for number, row in self.tokens.items():
+            if number in self.spawned:
+                continue
+            if row.state == "leased":
+                self.owners.add(row.owner)
+                if not is_marked(row):
+                    leased += (number, row.owner, row.fence)
+                    continue
+            if row.state == "ready" and row.limit_key is not None:
+                self._line_up(row, row.limit_key)
+            is_as_before = row.reason != "arrival" and number not in self.rewritten
+            if row.state == "ready" and is_as_before:  # otherwise its work may be new, too
+                ready += (number, row.ready_at, next(turns), row.reason, row.losses, row.due)
+            else:
+                changed.append(changed_token(number, row))
+        LEASE.run(connection, leased)
+        MAKE_READY.run(connection, ready)
+        _each(connection, "limits.line_up", [new_line(row) for row in self.lined_up.values()])
+        _each(connection, "token.change", changed)
+        _each(connection, "token.move", [(execution, token) for token, execution in self.moved.items()])
+
+    def _line_up(self, row: TokenRow, key: str) -> None:
+        known = self.lined_up.get((row.queue, key))
+        if known is None or known.priority < row.priority:
+            self.lined_up[row.queue, key] = row
+
+    def _write_machines(self, connection: sqlite3.Connection) -> None:
+        saved: list[Any] = []
+        counted: list[Any] = []
+        for number, row in self.machines.items():
+            if row.snapshot is None:
+                counted += counted_machine(number, row)
+            else:
+                saved += stored_machine(number, row, row.snapshot)
+                row.snapshot = None
+        SAVE_MACHINE.run(connection, saved)
+        COUNT_MACHINE.run(connection, counted)
+        ENTER_INBOX.run(connection, self.completions)
+        REMOVE_FROM_INBOX.run(connection, self.removed)
+        _each(
+            connection, "machine.clear", [(execution, max(gone)) for execution, gone in self.cleared.items()]
+        )
+
+    def _write_spawned(self, connection: sqlite3.Connection) -> None:
+        kept: list[Any] = []
+        ready: list[Any] = []
+        others: list[Any] = []
+        last: str | int | None
+        for number, (row, flight) in self.spawned.items():
+            state = row.state
+            if (
+                state not in PLAIN_STATES
+                or row.limit_key is not None
+                or row.barrier is not None
+                or row.reason
+            ):
+                others += new_token(number, flight, row)
+                if state == "ready" and row.limit_key is not None:
+                    self._line_up(row, row.limit_key)
+                continue
+            if state == "leased":
+                self.owners.add(row.owner)
+                flat, last = kept, row.owner
+            else:
+                flat, last = ready, next(turns)
+            flat += (
+                number,
+                flight.number,
+                row.id,
+                row.scope,
+                row.kind,
+                row.node,
+                bytearray(row.data),
+                row.queue,
+                row.priority,
+                1 if row.live else 0,  # a bool would need an adapter, too
+                row.ready_at,
+                last,
+            )
+        INSERT_KEPT.run(connection, kept)
+        INSERT_READY.run(connection, ready)
+        INSERT_TOKEN.run(connection, others)
+
+
+def _is_plain(flight: Flight, new: NewExecution) -> bool:
+    """Return True for a start that needs few columns."""
+    alone = new.parent is None and new.idempotency_key is None and new.notify is None
+    return alone and flight.row.state == "RUNNING"
+
+
+def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:
+    if rows:
+        connection.executemany(SQL[statement], rows)

@@ -1,0 +1,387 @@
+"""SqliteWorkspace: the rows that the settlement rules work on, cached until another process writes.
+
+Belongs to the writer thread. Within a transaction a row is one object; ``flush`` writes changed rows, each once.
+Rows stay cached afterwards, so that a running chain reads nothing. SQLite's ``data_version`` shows when another
+process has written; then the whole cache is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dalsegno.adapters.sqlite.commit.changes import Changes
+from dalsegno.adapters.sqlite.commit.columns import Flight
+from dalsegno.adapters.sqlite.commit.workspace_machines import LimitWorkspace
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.model.effect import DeliverToToken, DropTokens, HurryToken, ReplaceTags, SpawnToken
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.transition import Transition
+
+UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
+CACHED_FLIGHTS = 5_000
+"""Most cached executions; beyond that all are dropped and read again when they change."""
+
+
+class SqliteWorkspace(LimitWorkspace):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self._fresh: set[tuple[str, str]] = set()
+        self._absent: set[str] = set()
+        """Executions that were looked for in this transaction and do not exist."""
+        self._registered: set[str | None] = set()
+        self.version = -1
+        """SQLite's ``data_version`` when the last transaction began."""
+        self._last_execution = self._last_token = 0
+        self.large_bytes = 0
+        """Bytes of large values that were written or removed since the file was opened."""
+
+    # -- life of a transaction --------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a transaction: drop rows that another process may have changed."""
+        (version,) = self.connection.execute("PRAGMA data_version").fetchone()
+        if version != self.version or len(self._flights) > CACHED_FLIGHTS:
+            self._forget_all()
+            self.version = version
+            (self._last_execution,) = self.connection.execute(SQL["execution.last_number"]).fetchone()
+            (self._last_token,) = self.connection.execute(SQL["token.last_number"]).fetchone()
+
+    def reset(self) -> None:
+        """Drop the cache after a rollback: rows were changed in memory only."""
+        self._forget_all()
+        self.version = -1
+
+    def _forget_all(self) -> None:
+        self._flights.clear()
+        self._registered.clear()
+        self._fresh.clear()
+        self._absent.clear()
+        self.limits_matter = None
+        self.changes = Changes()
+
+    def flush(self) -> None:
+        """Write the changes. The transaction is still open."""
+        changes, self.changes = self.changes, Changes()
+        self._fresh.clear()
+        self._absent.clear()
+        changes.write(self.connection)
+        if changes.lined_up:
+            self.limits_matter = True
+        for owner in changes.owners - self._registered:
+            self._register(owner)
+        for flight, token in changes.tombstones:
+            del flight.tokens[token], flight.numbers[token]
+        for row in changes.tokens.values():
+            if row.state not in UNFINISHED and (found := self._flights.get(row.execution)) is not None:
+                found.forget_token(row.id)
+        for (_, path), scope in changes.scopes.items():
+            if scope.ended and (found := self._flights.get(scope.execution)) is not None:
+                found.scopes.pop(path, None)  # a split of many items must not fill the memory
+        for execution, flight in changes.executions.items():
+            if flight.row.ended_at is not None:
+                self.forget(execution)
+            else:
+                flight.stands = flight.row.state != "RUNNING"
+
+    def forget(self, execution: str) -> None:
+        """Drop an execution whose rows were changed or removed without this workspace."""
+        self._flights.pop(execution, None)
+
+    # -- workers ----------------------------------------------------------------------------------------------
+
+    def _register(self, worker: str | None) -> None:
+        """Create the row of a worker that holds a lease.
+
+        So a worker that dies before its first heartbeat is found, too.
+        """
+        self.connection.execute(SQL["worker.register"], (worker,))
+        self._registered.add(worker)
+
+    def unregister(self, workers: Iterable[str]) -> None:
+        self.connection.executemany(SQL["worker.forget"], [(worker,) for worker in workers])
+        self._registered.difference_update(workers)
+
+    # -- reading ahead ----------------------------------------------------------------------------------------
+
+    def prefetch(self, batch: Sequence[Transition], *, careful: bool) -> None:
+        """Read the rows of a batch with one statement per kind.
+
+        Tokens that the batch spawns are not looked for: their ids are derived, so they hardly ever exist. If one
+        does, its insert fails and the batch is applied again with ``careful``.
+        """
+        flights = self._flights
+        self.warm({step.execution for step in batch if step.execution not in flights})
+        spawned, missing = _named_tokens(batch)
+        if not careful:
+            self._fresh = spawned
+        missing += [
+            (step.execution, step.token)
+            for step in batch
+            if step.token is not None
+            and ((flight := flights.get(step.execution)) is None or step.token not in flight.tokens)
+        ]
+        if missing:
+            self._fetch(missing)
+        self._warm_machines(flight for step in batch if (flight := flights.get(step.execution)) is not None)
+
+    def _fetch(self, tokens: list[tuple[str, str]]) -> None:
+        """Read the tokens that a batch consumes.
+
+        A repeated transition may also spawn one of them; it exists nevertheless.
+        """
+        self._fresh.difference_update(tokens)
+        wanted = [
+            (flight.number, token)
+            for execution, token in tokens
+            if (flight := self._flights.get(execution)) is not None
+        ]
+        for row in self.connection.execute(SQL["token.many"], (json.dumps(wanted),)):
+            self.adopt(row)
+
+    def warm(self, executions: Iterable[str]) -> None:
+        missing = [execution for execution in executions if execution not in self._flights]
+        if missing:
+            for row in self.connection.execute(SQL["execution.flights"], (json.dumps(missing),)):
+                self._flights[row[1]] = Flight(row[0], ExecutionRow(*row[1:]))
+            self._note_absent([execution for execution in missing if execution not in self._flights])
+
+    def _note_absent(self, strangers: list[str]) -> None:
+        """Record executions without a flight as absent: most are about to be created, the others were swept."""
+        if strangers:
+            recorded = self.connection.execute(SQL["execution.recorded"], (json.dumps(strangers),))
+            self._absent.update(strangers)
+            self._absent.difference_update([execution for (execution,) in recorded])
+
+    def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
+        """Return the one object of a token from its number and the columns of TokenRow."""
+        flight = self._flight(stored[1])
+        if flight is None:
+            raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
+        found = flight.tokens.get(stored[2])
+        if found is None:
+            found = flight.tokens[stored[2]] = TokenRow(*stored[1:23])
+            flight.numbers[stored[2]] = stored[0]
+        return found
+
+    def number(self, row: TokenRow) -> int:
+        return self._flights[row.execution].numbers[row.id]
+
+    def _flight(self, execution: str) -> Flight | None:
+        found = self._flights.get(execution)
+        if found is None and execution not in self._absent:
+            row = self.connection.execute(SQL["execution.flight"], (execution,)).fetchone()
+            if row is not None:
+                found = self._flights[execution] = Flight(row[0], ExecutionRow(*row[1:]))
+        return found
+
+    # -- Workspace: reading -----------------------------------------------------------------------------------
+
+    def execution(self, execution: str) -> ExecutionRow | None:
+        flight = self._flights.get(execution) or self._flight(execution)
+        if flight is not None or execution in self._absent:
+            return flight.row if flight is not None else None
+        swept = self.connection.execute(SQL["execution.record"], (execution,)).fetchone()
+        return ExecutionRow(*swept[1:]) if swept is not None else None
+
+    def token(self, execution: str, token: str) -> TokenRow | None:
+        flight = self._flights.get(execution) or self._flight(execution)
+        if flight is None:
+            return None
+        found = flight.tokens.get(token)
+        if found is None and (execution, token) not in self._fresh:
+            row = self.connection.execute(SQL["token.one"], (flight.number, token)).fetchone()
+            return self.adopt(row) if row is not None else None
+        return found
+
+    def scope(self, execution: str, scope: str) -> ScopeRow | None:
+        flight = self._flights[execution]
+        found = flight.scopes.get(scope)
+        if found is None:
+            row = self.connection.execute(SQL["join.scope"], (flight.number, scope)).fetchone()
+            if row is not None:
+                found = flight.scopes[scope] = ScopeRow(execution, scope, *row)
+        return found
+
+    def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
+        flight = self._flights[execution]
+        found = flight.barriers.get(barrier)
+        if found is None and not flight.born_here:
+            row = self.connection.execute(SQL["join.barrier"], (flight.number, barrier)).fetchone()
+            if row is not None:
+                found = flight.barriers[barrier] = BarrierRow(execution, *row)
+        return found
+
+    def gate(self, execution: str, gate: str) -> GateRow | None:
+        flight = self._flights[execution]
+        found = flight.gates.get(gate)
+        if found is None and not flight.born_here:
+            row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
+            if row is not None:
+                found = flight.gates[gate] = GateRow(execution, gate, row[0], frozenset(json.loads(row[1])))
+        return found
+
+    def has_slot(self, execution: str, barrier: str, slot: int) -> bool:
+        key = (self._flights[execution].number, barrier, slot)
+        if key in self.changes.slots:
+            return True
+        return self.connection.execute(SQL["join.has_slot"], key).fetchone() is not None
+
+    def has_left(self, execution: str, scope: str) -> bool:
+        flight = self._flights[execution]
+        if scope in flight.left or flight.born_here:
+            return scope in flight.left
+        return self.connection.execute(SQL["join.has_left"], (flight.number, scope)).fetchone() is not None
+
+    def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
+        """Return stored tokens, as changed in this transaction, and those spawned in it."""
+        flight = self._flights[execution]
+        if not flight.born_here:
+            for row in self.connection.execute(SQL["token.unfinished"], (execution,)).fetchall():
+                self.adopt(row)
+        found = [
+            token
+            for token in flight.tokens.values()
+            if token.state in UNFINISHED and (scope is None or token.scope == scope)
+        ]
+        return sorted(found, key=lambda token: flight.numbers[token.id])
+
+    def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
+        flight = self._flights[execution]
+        if not flight.born_here:
+            for row in self.connection.execute(SQL["token.awaiting"], (flight.number, awaits)).fetchall():
+                self.adopt(row)
+        waiting = [
+            token for token in flight.tokens.values() if token.state == "parked" and token.awaits == awaits
+        ]
+        return sorted(waiting, key=lambda token: (token.ready_at, flight.numbers[token.id]))
+
+    # -- Workspace: writing -----------------------------------------------------------------------------------
+
+    def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
+        self._last_execution += 1
+        self._flights[row.id] = Flight(self._last_execution, row, born_here=True)
+        self._absent.discard(row.id)
+        self.changes.created[row.id] = new
+
+    def replace_input(self, execution: str, data: bytes) -> None:
+        self.changes.inputs[self._flights[execution].number] = data
+
+    def replace_tags(self, execution: str, change: ReplaceTags) -> None:
+        self.changes.tags.append((self._flights[execution].number, change))
+
+    def save_execution(self, row: ExecutionRow) -> None:
+        self.changes.executions[row.id] = self._flights[row.id]
+
+    def add_token(self, row: TokenRow) -> None:
+        self._last_token = number = self._last_token + 1
+        flight = self._flights[row.execution]
+        flight.tokens[row.id] = row
+        flight.numbers[row.id] = number
+        self.changes.spawned[number] = (row, flight)
+
+    def save_token(self, row: TokenRow) -> None:
+        flight = self._flights[row.execution]
+        number = flight.numbers[row.id]
+        if row.state == "consumed":
+            # Nothing changes it after that, but it stays until the flush: a copy of its transition must find it.
+            self.changes.consumed += (number, bytearray(row.digest or b""))
+            self.changes.tombstones.append((flight, row.id))
+        else:
+            self.changes.tokens[number] = row
+
+    def rewrite_token(self, row: TokenRow) -> None:
+        self.changes.rewritten.add(self._flights[row.execution].numbers[row.id])
+        self.save_token(row)
+
+    def move_token(self, row: TokenRow, execution: str) -> None:
+        left, entered = self._flights[row.execution], self._flights[execution]
+        number = left.numbers[row.id]
+        left.forget_token(row.id)
+        row.execution = execution
+        entered.tokens[row.id] = row
+        entered.numbers[row.id] = number
+        if number in self.changes.spawned:
+            self.changes.spawned[number] = (row, entered)
+        else:
+            self.changes.moved[number] = entered.number
+            self.changes.tokens[number] = row
+
+    def save_scope(self, row: ScopeRow) -> None:
+        flight = self._flights[row.execution]
+        flight.scopes[row.scope] = row
+        self.changes.scopes[flight.number, row.scope] = row
+
+    def save_barrier(self, row: BarrierRow) -> None:
+        flight = self._flights[row.execution]
+        flight.barriers[row.id] = row
+        self.changes.barriers[flight.number, row.id] = row
+
+    def save_gate(self, row: GateRow) -> None:
+        flight = self._flights[row.execution]
+        flight.gates[row.id] = row
+        self.changes.gates[flight.number, row.id] = row
+
+    def add_slot(self, execution: str, barrier: str, slot: int, live: bool, data: bytes | None) -> None:
+        self.changes.slots.setdefault((self._flights[execution].number, barrier, slot), (live, data))
+
+    def add_left(self, execution: str, scope: str, key: str, data: bytes) -> None:
+        flight = self._flights[execution]
+        flight.left.add(scope)
+        self.changes.left[flight.number, scope, key] = data
+
+    def add_output(self, execution: str, output: str, data: bytes) -> None:
+        self.changes.outputs.append((self._flights[execution].number, output, data))
+
+    def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
+        self.changes.outbox.append((entry, execution, topic, data))
+
+    def is_owed(self, entry: str) -> bool:
+        if entry in self.changes.taken_orders:
+            return False
+        return self.connection.execute(SQL["history.is_owed"], (entry,)).fetchone() is not None
+
+    def take_order(self, entry: str) -> None:
+        self.changes.taken_orders[entry] = None
+
+    def add_event(
+        self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
+    ) -> None:
+        number, data, token = self._flights[execution].number, event.data, event.token
+        changes = self.changes
+        if data is None or expected is not None:
+            row = (number, seq, event.kind, event.node, event.scope, event.at, data, token, arrived, expected)
+            changes.events.append(row)
+        elif token is None:
+            changes.notes += (number, seq, event.kind, event.node, event.scope, event.at, bytearray(data))
+        else:
+            changes.steps += (
+                number,
+                seq,
+                event.kind,
+                event.node,
+                event.scope,
+                event.at,
+                bytearray(data),
+                token,
+            )
+
+
+def _named_tokens(batch: Sequence[Transition]) -> tuple[set[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the tokens that the effects of a batch spawn, and the others they name."""
+    spawned: set[tuple[str, str]] = set()
+    spoken_of: list[tuple[str, str]] = []
+    for step in batch:
+        execution = step.execution
+        for effect in step.effects:
+            if type(effect) is SpawnToken:
+                spawned.add((execution, effect.token.id))
+            elif type(effect) is DropTokens:
+                spoken_of += [(execution, token) for token in effect.tokens]
+            elif type(effect) is DeliverToToken or type(effect) is HurryToken:
+                spoken_of.append((execution, effect.token))
+    return spawned, spoken_of

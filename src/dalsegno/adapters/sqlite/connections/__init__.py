@@ -1,0 +1,1 @@
+"""The database file, its connections, and the threads that use them."""

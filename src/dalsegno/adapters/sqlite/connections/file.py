@@ -1,0 +1,163 @@
+"""The file at the store's path: still the one that this process has open, and writable.
+
+A file that is deleted or replaced stays open for the process that has it: SQLite continues to commit to a file
+that cannot be opened again. So the path is compared with the open file after every commit and at least once a
+second.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+from dalsegno.errors import StoreLost
+
+Identity: TypeAlias = tuple[int, int]
+"""Device and inode."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two checks of a process that commits nothing."""
+DESCRIPTORS = Path("/proc/self/fd")
+READ_ONLY_MOUNT = getattr(os, "ST_RDONLY", 1)
+
+RESTORE = (
+    "what was committed since then is lost. Stop all processes that use it, restore a backup or put the file back,"
+    " then start them again"
+)
+RESTART = (
+    "this process takes no more commits. Start it again; what is committed is folded into the store when the last"
+    " process that has it open ends"
+)
+
+
+class StoreFile:
+    """``expect`` may be called from every thread.
+
+    A file that was lost once counts as lost, even if it comes back: it is unknown what was written where in
+    between.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.lost: StoreLost | None = None
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[StoreLost], None]] = []
+        self._looked_at = 0.0
+        beside = str(self.path.resolve())
+        self._main = str(self.path)
+        self._log, self._index = f"{beside}-wal", f"{beside}-shm"
+        self._identity = _identity(self._main)
+        self._log_identity, self._index_identity = _identity(self._log), _identity(self._index)
+        if self._identity is None or not _is_open(self._identity):
+            raise self._lose(f"the store {path} was deleted or replaced while it was opened: try again")
+
+    def listen(self, told: Callable[[StoreLost], None]) -> None:
+        """Register a callback; it is called in the thread that notices the loss."""
+        with self._lock:
+            self._listeners.append(told)
+        if self.lost is not None:
+            told(self.lost)
+
+    def expect(self) -> None:
+        """Raise StoreLost if the path no longer leads to the open file. Two system calls."""
+        if self.lost is not None:
+            raise self.lost
+        if not self._is_there():
+            raise self._lose(self._what_happened())
+
+    def look(self) -> None:
+        """Check while nothing is committed. Nothing is raised: listeners are called."""
+        now = time.monotonic()
+        if self.lost is not None or now - self._looked_at < LOOK_EVERY:
+            return
+        self._looked_at = now
+        if not self._is_there() or not _is_same(self._index, self._index_identity):
+            self._lose(self._what_happened())
+
+    def _is_there(self) -> bool:
+        return _is_same(self._main, self._identity) and _is_same(self._log, self._log_identity)
+
+    def _what_happened(self) -> str:
+        if _identity(self._main) is None:
+            return f"the store {self.path} was deleted or moved while this process had it open: {RESTORE}"
+        if not _is_same(self._main, self._identity):
+            return f"the store {self.path} was replaced by another file while this process had it open: {RESTORE}"
+        what = self._index if _is_same(self._log, self._log_identity) else self._log
+        return f"{what}, a part of the store, was deleted or replaced while it was in use: {RESTART}"
+
+    def _lose(self, reason: str) -> StoreLost:
+        with self._lock:
+            if self.lost is not None:
+                return self.lost
+            self.lost = StoreLost(reason)
+            listeners = list(self._listeners)
+        for told in listeners:
+            told(self.lost)
+        return self.lost
+
+
+def _is_same(path: str, known: Identity | None) -> bool:
+    """Return True if the path has the known identity, which is None for what did not exist when the store was opened.
+
+    A path that cannot be checked counts as the same: SQLite gets that error, too, and reports more about it.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - called for every commit
+    except (FileNotFoundError, NotADirectoryError):
+        return known is None
+    except OSError:
+        return True
+    return known is None or (found.st_dev, found.st_ino) == known
+
+
+def _identity(path: str) -> Identity | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - as above
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _is_open(identity: Identity) -> bool:
+    """Return True if this process has that very file open, or if the system does not tell."""
+    try:
+        names = os.listdir(DESCRIPTORS)  # noqa: PTH208 - names are wanted
+    except OSError:
+        return True
+    return any(_identity(f"{DESCRIPTORS}/{name}") == identity for name in names)
+
+
+def why_not_writable(path: Path) -> str | None:
+    """Return what prevents this user from writing the file and what to do; None if it is writable.
+
+    Asks the kernel, which also knows immutable files and read-only mounts.
+    """
+    if not path.exists() or os.access(path, os.W_OK):
+        return None
+    return f"{path} cannot be written: {_obstacle(path)}"
+
+
+def _obstacle(path: Path) -> str:
+    if os.statvfs(path).f_flag & READ_ONLY_MOUNT:
+        return (
+            "its file system is mounted read-only. Find out why (the kernel's log tells of disk errors), then mount it"
+            " for writing: mount -o remount,rw"
+        )
+    if _may_write_by_mode(path):
+        return f"it is immutable. Make it writable: chattr -i {shlex.quote(str(path))}"
+    return (
+        "this user has no right to do so. Check its permissions (chmod, chown) and attributes (lsattr), or run as its"
+        " owner"
+    )
+
+
+def _may_write_by_mode(path: Path) -> bool:
+    found, user = path.stat(), os.geteuid()
+    if user in (0, found.st_uid):
+        return bool(found.st_mode & 0o200)
+    return bool(found.st_mode & (0o020 if found.st_gid in os.getgroups() else 0o002))

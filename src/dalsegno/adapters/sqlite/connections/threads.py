@@ -1,0 +1,353 @@
+"""Threads that own a connection: jobs in, results out, in order.
+
+- The writer makes every change of the file, in transactions that waiting jobs share.
+- The reader has a connection and thread of its own, so that no read waits for a commit.
+- The checkpointer copies the log into the file concurrently, so that no commit has to wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
+from dalsegno.adapters.sqlite.connections.connection import BUSY_SECONDS
+from dalsegno.adapters.sqlite.connections.file import StoreFile, why_not_writable
+from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
+from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.errors import StoreLost, StoreReadOnly, Unavailable
+
+T = TypeVar("T")
+Job = Callable[[], Any]
+Answer = tuple[Any, BaseException | None]
+"""A result, or the error instead."""
+Entry = tuple[Job, Callable[[Answer], None]] | None
+"""A job, and the callback for its answer. None ends the thread."""
+
+GROUP_LIMIT = 64
+"""Most jobs that are handed over together."""
+
+
+class Idle(Protocol):
+    """Work of the thread while there are no jobs."""
+
+    def patience(self) -> float:
+        """Return the seconds without a job after which it looks."""
+
+    def look(self) -> None: ...
+
+
+class DatabaseThread:
+    """Runs jobs one group at a time. ``run`` gets the jobs that gathered meanwhile and answers each of them."""
+
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Sequence[Job]], list[Answer]],
+        idle: Idle | None = None,
+    ) -> None:
+        self._run = run
+        self._idle = idle
+        self._queue: SimpleQueue[Entry] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def call(self, job: Callable[[], T]) -> T:
+        """Return the job's result without blocking the event loop. Cancelling the caller does not stop the job."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def answer(reply: Answer) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits any more
+                loop.call_soon_threadsafe(_settle_future, future, reply)
+
+        self._put(job, answer)
+        return await future
+
+    def call_blocking(self, job: Callable[[], T]) -> T:
+        """Run a job for a thread without an event loop."""
+        future: Future[T] = Future()
+        self._put(job, lambda reply: _settle_future(future, reply))
+        return future.result()
+
+    def close(self) -> None:
+        """Finish the queued jobs, then end."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+        self._thread.join()
+
+    def _put(self, job: Job, answer: Callable[[Answer], None]) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed")
+        self._queue.put((job, answer))
+
+    def _work(self) -> None:
+        open_for_work = True
+        while open_for_work:
+            open_for_work = self._work_once()
+
+    def _work_once(self) -> bool:
+        """Run one group of jobs. Their answers, which may be large, are not held until the next."""
+        group, open_for_work = self._gather()
+        if group:
+            answers = self._run([job for job, _ in group])
+            for (_, answer), reply in zip(group, answers, strict=True):
+                answer(reply)
+        return open_for_work
+
+    def _gather(self) -> tuple[list[tuple[Job, Callable[[Answer], None]]], bool]:
+        group = []
+        entry = self._next()
+        while entry is not None:
+            group.append(entry)
+            if len(group) == GROUP_LIMIT:
+                return group, True
+            try:
+                entry = self._queue.get_nowait()
+            except Empty:
+                return group, True
+        return group, False
+
+    def _next(self) -> Entry:
+        while self._idle is not None:
+            try:
+                return self._queue.get(timeout=self._idle.patience())
+            except Empty:
+                self._idle.look()
+        return self._queue.get()
+
+
+def _settle_future(future: asyncio.Future[Any] | Future[Any], reply: Answer) -> None:
+    result, error = reply
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+Look = Callable[[sqlite3.Connection], T]
+
+
+class Reader:
+    """Every job sees one state of the store, at least as new as the last commit that was reported before it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, file: StoreFile) -> None:
+        self._connection = connection
+        self._path = path
+        self._file = file
+        self._thread = DatabaseThread("dalsegno-sqlite-reader", self._run)
+
+    async def call(self, look: Look[T]) -> T:
+        return await self._thread.call(lambda: look(self._connection))
+
+    def close(self) -> None:
+        self._thread.close()
+        self._connection.close()
+
+    def _run(self, jobs: Sequence[Job]) -> list[Answer]:
+        return [self._look(job) for job in jobs]
+
+    def _look(self, job: Job) -> Answer:
+        try:
+            self._file.expect()
+            self._connection.execute("BEGIN")
+            try:
+                return job(), None
+            finally:
+                self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
+            return None, explain(error, self._path)
+
+
+logger = logging.getLogger("dalsegno.sqlite")
+
+CHANGES_BETWEEN = 5_000
+"""Changed rows after which the log is checkpointed: some thousand pages of it."""
+LARGE_BYTES = 1024
+"""Bytes of large values that count as one changed row: the log is checkpointed after 5 MB of them. A commit that
+has to do it, at the writer's own limit, finds little left to do.
+"""
+
+
+class Checkpointer:
+    """Has a connection and a thread of its own.
+
+    A passive checkpoint blocks neither the writer nor a reader; the next one copies the rest. The writer's own
+    limit (``wal_autocheckpoint``) remains as the safety net.
+
+    Commits go to the log, and succeed even if the file itself cannot be written any more. Once a checkpoint has
+    failed for that reason they are refused until the file can be written again: otherwise the log would grow
+    without end.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._refusal: StoreReadOnly | None = None
+        self._next = CHANGES_BETWEEN
+        self._asked = threading.Event()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="dalsegno-sqlite-checkpointer", daemon=True)
+        self._thread.start()
+
+    def notice(self, rows: int, large_bytes: int = 0) -> None:
+        """Receive the progress of the writer after each commit.
+
+        That is the number of rows changed since it was opened, and the bytes of large values among them.
+        """
+        changes = rows + large_bytes // LARGE_BYTES
+        if changes >= self._next:
+            self._next = changes + CHANGES_BETWEEN
+            self._asked.set()
+
+    def expect_writable(self) -> None:
+        """Raise StoreReadOnly if the last checkpoint failed to write the file, and it still cannot be written."""
+        if self._refusal is None:
+            return
+        if why_not_writable(self._path) is not None:
+            raise self._refusal
+        self._refusal = None
+        self._asked.set()
+        logger.info("%s can be written again", self._path)
+
+    def close(self) -> None:
+        self._closed = True
+        self._asked.set()
+        self._thread.join()
+        self._connection.close()
+
+    def _work(self) -> None:
+        while True:
+            self._asked.wait()
+            if self._closed:
+                return
+            self._asked.clear()
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            except sqlite3.Error as error:
+                self._failed(error)
+
+    def _failed(self, error: sqlite3.Error) -> None:
+        obstacle = why_not_writable(self._path)
+        if obstacle is None:
+            reason = explain(error, self._path)
+            logger.warning("the log of the store could not be folded into its file: %s", reason)
+        else:
+            self._refusal = StoreReadOnly(obstacle)
+            logger.error("the store takes no more commits: %s", obstacle)
+
+
+Work = Callable[[SqliteWorkspace], T]
+
+RETRY_SECONDS = 0.0005
+"""Seconds between two tries for the write lock. SQLite's own waits grow to 100 ms, so that a busy process would
+starve the others.
+"""
+GAP_SECONDS = 0.001
+"""Seconds between two transactions while other processes write, too: their next try finds the lock free."""
+
+
+class Writer:
+    """Jobs that waited together run in one transaction: one sync to disk for all of them.
+
+    If one of them fails, all are rolled back and run again one by one, so that each gets its own answer. A commit
+    is confirmed only if the file is still at the store's path directly after it.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, checkpointer: Checkpointer, file: StoreFile
+    ) -> None:
+        self._connection = connection
+        self._checkpointer = checkpointer
+        self._path = path
+        self._file = file
+        self._workspace = SqliteWorkspace(connection)
+        self._ended = 0.0
+        """When the last transaction ended."""
+        self.elsewhere = OtherProcesses(connection)
+        self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self)
+
+    async def call(self, work: Work[T]) -> T:
+        return await self._thread.call(lambda: work(self._workspace))
+
+    def call_blocking(self, work: Work[T]) -> T:
+        return self._thread.call_blocking(lambda: work(self._workspace))
+
+    def patience(self) -> float:
+        return self.elsewhere.patience()
+
+    def look(self) -> None:
+        """Run the idle work."""
+        self.elsewhere.look()
+        self._file.look()
+
+    def close(self) -> None:
+        self._thread.close()
+        self._checkpointer.close()
+        self._connection.close()
+
+    def _run(self, jobs: Sequence[Job]) -> list[Answer]:
+        answers = self._transaction(jobs)
+        error = answers[0][1]
+        if len(jobs) == 1 or error is None or isinstance(error, Unavailable | StoreLost | StoreReadOnly):
+            return answers
+        return [self._transaction([job])[0] for job in jobs]
+
+    def _transaction(self, jobs: Sequence[Job]) -> list[Answer]:
+        try:
+            if self._file.lost is not None:
+                raise self._file.lost
+            self._checkpointer.expect_writable()
+            self._begin()
+            self._workspace.begin()
+            results = []
+            for job in jobs:
+                results.append(job())
+                self._workspace.flush()
+            self._connection.execute("COMMIT")
+            self._file.expect()
+            self._ended = time.monotonic()
+            self._checkpointer.notice(self._connection.total_changes, self._workspace.large_bytes)
+            self.elsewhere.notice(self._workspace.version)
+        except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
+            reason = self._abandon(error)
+            return [(None, reason) for _ in jobs]
+        return [(result, None) for result in results]
+
+    def _begin(self) -> None:
+        now = time.monotonic()
+        if now - self._ended < GAP_SECONDS and self.elsewhere.is_active(now):
+            time.sleep(GAP_SECONDS)
+        deadline = now + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(RETRY_SECONDS)
+            else:
+                return
+
+    def _abandon(self, error: Exception) -> Exception:
+        """Undo everything; the connection is usable again."""
+        self._workspace.reset()
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as second:
+            error = second
+        return explain(error, self._path)

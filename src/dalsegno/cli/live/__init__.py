@@ -1,0 +1,1 @@
+"""Live progress of an execution in the terminal."""

@@ -1,0 +1,138 @@
+"""The work of ``migrate``, by the kind of store.
+
+``--finish`` is refused while older processes run that use what it removes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dalsegno.cli.errors import Refusal
+from dalsegno.engine.worker.directory import seen_among
+from dalsegno.ports.ledger import ConnectedProcess, WorkerView
+from dalsegno.version import __version__
+from dalsegno.wiring import SystemClock, is_postgres, require_postgres_driver, sqlite_path
+
+NAMED = 10
+"""Processes that are named; the others are counted."""
+RELEASE = re.compile(r"\d+(?:\.\d+)*")
+HINT = (
+    "Replace them by this version first, or stop them; a worker that was killed is forgotten when its lease ends."
+    " Behind a pooler look after schedulers, and servers without a worker, too: they may not show there."
+    " --force finishes all the same, and what is older breaks."
+)
+
+
+def refuse_odd_options(*, check: bool, finish: bool, force: bool) -> None:
+    """Refuse contradictory options before the store is opened."""
+    if check and finish:
+        raise Refusal(
+            "--check only looks, and --finish takes something away",
+            "Look first with `dalsegno migrate --check`, then write `dalsegno migrate --finish`.",
+        )
+    if force and not finish:
+        raise Refusal(
+            "--force says nothing without --finish",
+            "Write `dalsegno migrate --finish --force` to take away what older processes may still use, or"
+            " `dalsegno migrate` alone, which takes nothing away.",
+        )
+
+
+def refuse_beside_older(
+    workers: Sequence[WorkerView], connected: Sequence[ConnectedProcess], now: float
+) -> None:
+    """Refuse to finish the upgrade if heartbeats or connections show processes of older versions."""
+    alive = [seen for seen in seen_among(workers, now) if seen.state == "alive"]
+    older = [seen for seen in alive if is_older(seen.version)]
+    named = {seen.name for seen in older}
+    others = [each for each in connected if is_older(each.version) and each.name not in named]
+    found = []
+    if older:
+        found.append(f"older workers are alive: {_some([_told(each.name, each.version) for each in older])}")
+    if others:
+        told = _some([_told(_place_of(each), each.version) for each in others])
+        found.append(f"older processes are connected: {told}")
+    if found:
+        raise Refusal(f"the upgrade cannot be finished while {', and '.join(found)}", HINT)
+
+
+def is_older(version: str | None, than: str = __version__) -> bool:
+    """Return whether a version is older, or unknown. One of the same number but with another suffix (``1.0rc1``) counts
+    as older."""
+    return version is None or (version != than and _release(version) <= _release(than))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    found = RELEASE.match(version)
+    return tuple(int(part) for part in found.group().split(".")) if found else ()
+
+
+def _some(told: Sequence[str]) -> str:
+    different = list(dict.fromkeys(told))
+    more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
+    return ", ".join(different[:NAMED]) + more
+
+
+def _place_of(process: ConnectedProcess) -> str:
+    name = process.name or "a process"
+    return f"{name} at {process.address}" if process.address else name
+
+
+def _told(name: str, version: str | None) -> str:
+    return f"{name} ({f'version {version}' if version else 'does not say its version'})"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    before: int
+    after: int
+    newest: int
+
+    def sentence(self, *, finish: bool = False) -> str:
+        """Describe the result. ``finish``: the upgrade was to be finished."""
+        if self.before != self.after:
+            return f"schema {self.before} is now {self.after}"
+        if self.after > self.newest:
+            return f"schema {self.after} is newer than this program, which knows up to {self.newest}, and fits it"
+        if self.after < self.newest:
+            return f"schema {self.after} of {self.newest}: not up to date"
+        return f"schema {self.after} is up to date" + ("; there is nothing to take away" if finish else "")
+
+
+async def bring_up_to_date(url: str, *, check: bool, finish: bool, force: bool = False) -> SchemaState:
+    """Migrate the store. ``force``: finish the upgrade even while processes of older versions run."""
+    if is_postgres(url):
+        return await _postgres(url, check=check, finish=finish, force=force)
+    if url.startswith("sqlite:"):
+        return await asyncio.to_thread(_sqlite, url, check=check)
+    raise Refusal("a store in memory has no schema to migrate", "Give a SQLite or PostgreSQL store.")
+
+
+async def _postgres(url: str, *, check: bool, finish: bool, force: bool) -> SchemaState:
+    require_postgres_driver()
+    from dalsegno.adapters.postgres.migration import upgrade  # noqa: PLC0415 - only who has such a store has the driver
+
+    agree = None if force else refuse_beside_older
+    return SchemaState(*await upgrade(url, check=check, finish=finish, agree=agree))
+
+
+def _sqlite(url: str, *, check: bool) -> SchemaState:
+    from dalsegno.adapters.sqlite import SqliteStore  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.adapters.sqlite.connections.connection import connect_reader  # noqa: PLC0415 - the same
+    from dalsegno.adapters.sqlite.migration import check as version_of  # noqa: PLC0415 - the same
+    from dalsegno.adapters.sqlite.migration import migrations  # noqa: PLC0415 - the same
+
+    path, newest = sqlite_path(url), len(migrations())
+    before = 0
+    if path.exists():
+        connection = connect_reader(path)
+        try:
+            before = version_of(connection, path, newest)
+        finally:
+            connection.close()
+    if not check:
+        SqliteStore.open(path, SystemClock()).close()
+    return SchemaState(before, before if check else newest, newest)

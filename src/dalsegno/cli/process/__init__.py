@@ -1,0 +1,1 @@
+"""Long-running processes: server, worker and scheduler."""

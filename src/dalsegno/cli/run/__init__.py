@@ -1,0 +1,1 @@
+"""``dalsegno run``: one execution from start to end."""

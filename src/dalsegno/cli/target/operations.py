@@ -1,0 +1,135 @@
+"""Dead letters, open tasks and workers, on a store opened here or on a server."""
+
+from __future__ import annotations
+
+from time import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from dalsegno.app import App
+from dalsegno.cli.target.administration import PAGE, Administration
+from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
+from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
+from dalsegno.engine.worker.directory import WorkerSeen, roll_call
+from dalsegno.handle import Handle
+from dalsegno.ports.ledger import Ledger
+
+if TYPE_CHECKING:
+    from dalsegno.client import Client
+
+
+class Letters(Protocol):
+    """The calls of ``client.dead_letters``."""
+
+    async def alist(self, limit: int) -> list[DeadLetter]: ...
+
+    async def aretry(self, id: str) -> Handle: ...
+
+    async def adrop(self, id: str) -> Handle: ...
+
+
+class LettersHere:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._letters = DeadLetters(app.engine)
+
+    async def alist(self, limit: int) -> list[DeadLetter]:
+        return await self._letters.all(limit)
+
+    async def aretry(self, id: str) -> Handle:
+        return Handle(self._app, await self._letters.retry(id))
+
+    async def adrop(self, id: str) -> Handle:
+        return Handle(self._app, await self._letters.drop(id))
+
+
+LETTERS: Administration[Letters] = Administration(LettersHere, lambda client: client.dead_letters)
+
+
+class OpenTasks(Protocol):
+    """The calls of ``client.tasks``."""
+
+    async def alist(
+        self, execution: str | None, *, queue: str | None, limit: int | None
+    ) -> list[OpenTask]: ...
+
+    async def aget(self, id: str) -> OpenTask: ...
+
+    async def acomplete(
+        self, id: str, output: Any = None, *, by: str | None = None, reason: str | None = None
+    ) -> None: ...
+
+    async def afail(
+        self, id: str, message: str, *, retry: bool = False, by: str | None = None, reason: str | None = None
+    ) -> None: ...
+
+    async def askip(self, id: str, *, by: str | None = None, reason: str | None = None) -> None: ...
+
+    async def arequeue(self, id: str, *, by: str | None = None, reason: str | None = None) -> None: ...
+
+
+class TasksHere:
+    def __init__(self, app: App) -> None:
+        self._tasks = ByHand(app.engine)
+
+    async def alist(self, execution: str | None, *, queue: str | None, limit: int | None) -> list[OpenTask]:
+        found: list[OpenTask] = []
+        after: str | None = None
+        while limit is None or len(found) < limit:
+            page = await self._tasks.page(
+                execution, queue, after, PAGE if limit is None else limit - len(found)
+            )
+            found += page.tasks
+            after = page.after
+            if after is None:
+                break
+        return found[:limit]
+
+    async def aget(self, id: str) -> OpenTask:
+        return await self._tasks.show(id)
+
+    async def acomplete(
+        self, id: str, output: Any = None, *, by: str | None = None, reason: str | None = None
+    ) -> None:
+        await self._tasks.complete(id, output, by=by, reason=reason)
+
+    async def afail(
+        self, id: str, message: str, *, retry: bool = False, by: str | None = None, reason: str | None = None
+    ) -> None:
+        await self._tasks.fail(id, message, retry=retry, by=by, reason=reason)
+
+    async def askip(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
+        await self._tasks.skip(id, by=by, reason=reason)
+
+    async def arequeue(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
+        await self._tasks.requeue(id, by=by, reason=reason)
+
+
+OPEN_TASKS: Administration[OpenTasks] = Administration(TasksHere, lambda client: client.tasks)
+
+
+class WorkerRegistry(Protocol):
+    async def all(self) -> tuple[list[WorkerSeen], float]:
+        """Return the workers and the current time of the store or server."""
+
+
+class LocalWorkerRegistry:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def all(self) -> tuple[list[WorkerSeen], float]:
+        return await roll_call(self._ledger), self._ledger.now()
+
+
+class RemoteWorkerRegistry:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def all(self) -> tuple[list[WorkerSeen], float]:
+        return await self._client.aworkers(), time()
+
+
+def _here(app: App) -> WorkerRegistry:
+    return LocalWorkerRegistry(app.client.stack.ledger)
+
+
+WORKERS: Administration[WorkerRegistry] = Administration(_here, RemoteWorkerRegistry)

@@ -1,0 +1,96 @@
+"""The schedules of a command's target: those of a store opened here, or those of a server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from dalsegno.cli.target.server import RemoteWorkflowApi, ServerClock, remote_workflow_api
+from dalsegno.cli.target.target import Target, opened
+from dalsegno.client.executions import ServerCalls
+from dalsegno.client.schedules import ServerSchedules
+from dalsegno.engine.schedules.request import NewSchedule
+from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords, ScheduleView
+from dalsegno.model.execution import ExecutionView
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.clock import Clock
+
+Views = list[ScheduleView]
+
+
+class ScheduleArchive(Protocol):
+    async def executions(
+        self, where: ExecutionFilter, before: None = None, limit: int = 50
+    ) -> list[ExecutionView]: ...
+
+
+class ScheduleStack(Protocol):
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def archive(self) -> ScheduleArchive: ...
+
+
+class Schedules(Protocol):
+    """The calls on schedules. The engine's schedule book implements them."""
+
+    @property
+    def stack(self) -> ScheduleStack: ...
+
+    async def add(
+        self, new: NewSchedule, *, replace: bool = False, allow_unknown: bool = False
+    ) -> ScheduleView: ...
+
+    async def list(self) -> Views: ...
+
+    async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView: ...
+
+    async def pause(self, name: str) -> None: ...
+
+    async def resume(self, name: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleApi:
+    book: Schedules
+    start_now: Callable[[str], Awaitable[str]]
+    """Start a schedule's workflow outside its times and return the execution's id."""
+
+
+@asynccontextmanager
+async def almanac(where: Target, *, create: bool = False) -> AsyncIterator[ScheduleApi]:
+    if where.server is not None:
+        async with remote_book(where) as there:
+            yield ScheduleApi(there, there.trigger)
+        return
+    async with opened(where.app, create=create) as client:
+        await where.app.workflows.ensure_all(client)
+        book = ScheduleRecords(client.stack, client.committer, client.definitions)
+
+        async def start_now(name: str) -> str:
+            return await client.start_ordered(await book.trigger(name))
+
+        yield ScheduleApi(book, start_now)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteScheduleStack:
+    clock: ServerClock
+    archive: ServerCalls
+
+
+class RemoteSchedules(ServerSchedules):
+    def __init__(self, desk: RemoteWorkflowApi) -> None:
+        super().__init__(desk.transport)
+        self.stack = RemoteScheduleStack(desk.stack.clock, desk)
+
+
+@asynccontextmanager
+async def remote_book(where: Target) -> AsyncIterator[RemoteSchedules]:
+    async with remote_workflow_api(where.server or "", where.app.registry) as desk:
+        yield RemoteSchedules(desk)

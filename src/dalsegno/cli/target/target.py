@@ -1,0 +1,220 @@
+"""Resolution of options to a target: a store opened here or a server, the application, and the execution.
+
+``WorkflowApi`` is what commands ask of either; the engine's client implements it. Commands that only read must start
+fast: what runs workflows is imported only where it is used. ``ls`` opens a store without an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+from dalsegno.app import App
+from dalsegno.cli.errors import Refusal
+from dalsegno.cli.modules import load_app
+from dalsegno.cli.next_command import Command
+from dalsegno.cli.target.stores import require_store, require_url, server_of
+from dalsegno.core.diagnosis import Explanation
+from dalsegno.engine.client import Client
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.unfinished_versions import OwnProgram
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.errors import NotFound
+from dalsegno.handle import Calls
+from dalsegno.model.definition import Definition, Version
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.ids import ID_LENGTH
+from dalsegno.model.inspection import Inspection
+from dalsegno.model.machine import MachineView
+from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.clock import Clock
+from dalsegno.wiring import (
+    default_store,
+    store_of_environment,
+)
+
+
+class WorkflowApiLedger(Protocol):
+    def now(self) -> float: ...
+
+    async def inspect(self, execution: str) -> Inspection | None: ...
+
+    async def machine(self, execution: str) -> MachineView | None: ...
+
+
+class WorkflowApiArchive(Protocol):
+    async def definition(self, name: str, version: Version = None) -> Definition | None: ...
+
+    async def definition_by_hash(self, hash: str) -> Definition | None: ...
+
+    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]: ...
+
+    async def versions(
+        self, name: str, limit: int | None = None, before: int | None = None
+    ) -> list[Definition]: ...
+
+    async def aliases(self, name: str) -> dict[str, int]: ...
+
+    async def set_alias(self, name: str, alias: str, version: int) -> None: ...
+
+    async def remove_alias(self, name: str, alias: str) -> bool: ...
+
+
+class WorkflowApiStack(Protocol):
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def ledger(self) -> WorkflowApiLedger: ...
+
+    @property
+    def archive(self) -> WorkflowApiArchive: ...
+
+
+class WorkflowApiDefinitions(Protocol):
+    async def by_hash(self, hash: str) -> Program: ...
+
+
+class WorkflowApiCommits(Protocol):
+    @property
+    def transitions(self) -> int:
+        """Grows when a change is known: then it is time to look again."""
+
+
+class WorkflowApi(Calls, Protocol):
+    @property
+    def stack(self) -> WorkflowApiStack: ...
+
+    @property
+    def definitions(self) -> WorkflowApiDefinitions: ...
+
+    @property
+    def committer(self) -> WorkflowApiCommits: ...
+
+    async def explain(self, execution: str) -> Explanation:
+        """Explain why the execution has not ended."""
+
+    async def has_cleanup_letter(self, execution: str) -> bool:
+        """Return whether a dead letter says that the execution ended before its clean-up did."""
+
+    async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str: ...
+
+    async def submit(
+        self, workflow: str, payload: Any = None, options: StartOptions | None = None
+    ) -> str: ...
+
+    async def executions(
+        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
+    ) -> list[ExecutionView]: ...
+
+    async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]: ...
+
+
+LAST = "last"
+BY_ORDER = frozenset(("child", "started", "task"))
+"""Relations of executions that were started by another execution."""
+SEARCHED = 1000
+"""Number of newest executions among which a shortened id is looked up."""
+_unused: WeakKeyDictionary[App, str] = WeakKeyDictionary()
+"""URLs from ``App(…)`` that an option or the environment overrides; logged once logging is set up."""
+
+
+def make_app(store: str | None = None, name: str | None = None) -> App:
+    """Return the application that the options describe, not yet open."""
+    return on_store(load_app(name) if name is not None else App(store), store)
+
+
+def on_store(app: App, store: str | None) -> App:
+    """Set the store of an application.
+
+    ``--store`` wins over the environment, and the environment wins over ``App(…)``: a program that was tried on a file
+    is deployed unchanged.
+    """
+    named = store if store is not None else store_of_environment()
+    if named is not None:
+        if app.url not in (named, default_store()):  # default_store() means that the program gave no URL
+            _unused[app] = app.url
+        app.url = named
+    require_url(app.url)
+    return app
+
+
+def own_program(app: App) -> OwnProgram:
+    """Return what the application can run, to be compared with versions in flight."""
+    return OwnProgram(app.workflows, app.tasks.names(), app.settings.queues)
+
+
+def unused_store_of(app: App) -> str | None:
+    """Return the URL from ``App(…)`` that the command overrides, if there is one."""
+    return _unused.get(app)
+
+
+@asynccontextmanager
+async def opened(app: App, *, create: bool = False) -> AsyncIterator[Client]:
+    """Open the store and yield the client. Nothing runs in this process."""
+    await require_store(app.url, or_none=create)
+    await app.host_here()
+    try:
+        yield app.client
+    finally:
+        await app.aclose()
+
+
+def serve_queues(app: App, queues: set[str]) -> None:
+    """Add queues to those that the worker of this process serves."""
+    engine = app.engine
+    served = tuple(dict.fromkeys((*engine.settings.queues, *sorted(queues))))
+    engine.settings = replace(engine.settings, queues=served)
+
+
+async def find_execution(client: WorkflowApi, named: str) -> str:
+    """Return the id that an id, its first characters, or ``last`` stands for."""
+    if len(named) == ID_LENGTH:
+        return (await client.status(named)).id
+    recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)
+    if named == LAST:
+        # `last` is the newest execution that a user started, not one that a workflow started.
+        own = [view.id for view in recent if view.relation not in BY_ORDER]
+        fitting = (own or [view.id for view in recent])[:1]
+    else:
+        fitting = [view.id for view in recent if view.id.startswith(named.lower())]
+    if len(fitting) > 1:
+        raise Refusal(f"{len(fitting)} executions begin with '{named}'", "Give more characters of the id.")
+    if not fitting:
+        raise NotFound(f"there is no execution {named} in this store")
+    return fitting[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    app: App
+    """Only its node types are used if the target is a server."""
+    command: Command
+    server: str | None = None
+
+
+def where_to(store: str | None, server: str | None, app: str | None = None) -> Target:
+    there = server_of(server, store)
+    if there is not None:
+        return Target(make_app("memory:", app), Command("", app, there), there)
+    made = make_app(store, app)
+    return Target(made, Command(made.url, app))
+
+
+@asynccontextmanager
+async def reached(where: Target, *, create: bool = False, own: bool = False) -> AsyncIterator[WorkflowApi]:
+    """Open the target. ``create``: create a missing store. ``own``: first deploy the application's Python workflows."""
+    if where.server is not None:
+        from dalsegno.cli.target.server import remote_workflow_api  # noqa: PLC0415 - only who speaks HTTP pays for it
+
+        async with remote_workflow_api(where.server, where.app.registry) as desk:
+            yield desk
+        return
+    async with opened(where.app, create=create) as client:
+        if own:
+            await where.app.workflows.ensure_all(client)
+        yield client

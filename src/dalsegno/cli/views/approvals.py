@@ -1,0 +1,132 @@
+"""Approvals as data and on a terminal, and the commands that decide them.
+
+Lists for ``approvals``, the request that ``approve`` and ``reject`` mean, and the commands shown for an execution that
+waits for a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.text import Text
+
+from dalsegno.cli.errors import Refusal
+from dalsegno.cli.live.graph_progress import Activity
+from dalsegno.cli.next_command import Command, countdown
+from dalsegno.cli.output import STYLES, iso, moment, reference_names, signs_for, span, stdout
+from dalsegno.engine.operations.approvals import Approval
+from dalsegno.errors import Conflict
+
+HINT = "`dalsegno approvals` lists what waits to be decided."
+
+
+class NotOpen(Conflict):
+    """A conflict whose hint points to the list of approvals."""
+
+    hint = HINT
+
+
+@contextmanager
+def in_our_words() -> Iterator[None]:
+    """Replace the hint of a conflict: requests that were decided or never made are looked up in the list."""
+    try:
+        yield
+    except Conflict as error:
+        raise NotOpen(str(error)) from None
+
+
+def as_object(approval: Approval, command: Command) -> dict[str, Any]:
+    return {
+        **reference_names(approval.execution),
+        "workflow": approval.workflow,
+        "node": approval.node,
+        "index": list(approval.indexes) or None,
+        "message": approval.message,
+        "approvers": list(approval.approvers),
+        "form": approval.form,
+        "since": iso(approval.since),
+        "due": iso(approval.due),
+        "command": deciding(approval, command),
+    }
+
+
+def deciding(approval: Approval, command: Command) -> str:
+    """Return the command that approves; to reject, ``reject`` replaces ``approve``."""
+    items = [word for index in approval.indexes for word in ("--index", str(index))]
+    return command.short("approve", approval.execution, approval.node, *items)
+
+
+def print_approvals(approvals: Sequence[Approval], command: Command, now: float, limit: int) -> None:
+    """Print the approvals. One more than ``limit`` means that there are more."""
+    console = stdout()
+    if not approvals:
+        console.print("nothing waits to be decided", style="dim")
+        return
+    sign = (signs_for(console).states["WAITING"], STYLES["WAITING"])
+    for approval in approvals[:limit]:
+        said = approval.message or f"node '{approval.node}' waits for a decision"
+        console.print(Text.assemble(sign, " ", (said, "bold")), soft_wrap=True)
+        console.print(Text(f"  {_about(approval, now)}", "dim"), soft_wrap=True)
+        console.print(Text(f"  {deciding(approval, command)}"), soft_wrap=True)
+    if len(approvals) > limit:
+        console.print(f"the first {limit}; --limit shows more", style="dim")
+    console.print("`dalsegno reject` instead of `dalsegno approve` says no", style="dim", markup=False)
+
+
+def _about(approval: Approval, now: float) -> str:
+    item = f" {list(approval.indexes)}" if approval.indexes else ""
+    told = [
+        f"{approval.workflow}, node '{approval.node}'{item}",
+        f"asked {span(now - approval.since)} ago",
+    ]
+    if approval.due is not None:
+        told.append(f"gives up in {countdown(approval.due - now)} ({moment(approval.due)})")
+    if approval.approvers:
+        told.append(f"for {', '.join(approval.approvers)}")
+    if approval.form:
+        fields = ", ".join(approval.form.get("properties", {}))
+        told.append(f"takes --data{f' with {fields}' if fields else ''}")
+    return "; ".join(told)
+
+
+def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
+    """Return the execution and node of the only pending request, if no node was named. It may be a child's request."""
+    places = list(dict.fromkeys((approval.execution, approval.node) for approval in found))
+    if not places:
+        raise NotOpen(f"execution {execution} waits for no decision now")
+    if len({asking for asking, _ in places}) > 1:
+        listed = ", ".join(f"'{node}' of {asking}" for asking, node in places)
+        raise Refusal(f"execution {execution} waits for several decisions: at {listed}", HINT)
+    if len(places) > 1:
+        listed = ", ".join(f"'{node}'" for _, node in places)
+        raise Refusal(f"execution {execution} waits for several decisions: at {listed}", "Name the node.")
+    return places[0]
+
+
+def ways_on(activities: Mapping[str, Activity], command: Command, execution: str) -> list[tuple[str, str]]:
+    """Return, for every node that waits for a decision or a signal, what it asks for and the command that gives it."""
+    return [
+        _way(node, activity, command, execution) for node, activity in activities.items() if activity.signal
+    ]
+
+
+def program_ways_on(
+    activities: Mapping[str, Activity], command: Command, execution: str
+) -> list[tuple[str, str]]:
+    """The same for the requests of a script or Python workflow."""
+    questions = sum(activity.sleeping for activity in activities.values() if activity.asks)
+    if not questions:
+        return []
+    if questions > 1:  # each is decided by its index
+        return [("decide them:", command.short("approvals", execution))]
+    return [("decide it:", command.short("approve", execution))]
+
+
+def _way(node: str, activity: Activity, command: Command, execution: str) -> tuple[str, str]:
+    if not activity.asks:
+        return "send it:", command.signal(execution, activity.signal)
+    if activity.sleeping > 1:  # items of a split: each is decided by its index
+        return "decide them:", command.short("approvals")
+    return "decide it:", command.short("approve", execution, node)

@@ -1,0 +1,276 @@
+"""One execution in full, for ``show``: a graph with its nodes, or a script or Python workflow with its variables.
+
+Variables of any type are shown as text and as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dalsegno.cli.live.graph_progress import Progress, Snapshot
+from dalsegno.cli.live.graph_view import TreeView, head_line
+from dalsegno.cli.live.script_progress import Pending, ScriptMoment, ScriptProgress, look_inside
+from dalsegno.cli.live.script_view import ScriptView
+from dalsegno.cli.next_command import Command
+from dalsegno.cli.output import iso, print_table, reference_names, signs_for, stdout
+from dalsegno.cli.target.target import WorkflowApi
+from dalsegno.cli.views.approvals import ways_on
+from dalsegno.cli.views.executions import (
+    brief,
+    children_of,
+    event_as_object,
+    latest_events,
+    print_events,
+    print_facts,
+)
+from dalsegno.cli.views.result import (
+    error_of,
+    gone_hint,
+    has_letter,
+    output_of,
+    print_error,
+    print_letter,
+    print_value,
+)
+from dalsegno.cli.views.source import SourceText, stored_source
+from dalsegno.core.values import decode_value
+from dalsegno.engine.operations.why import ScriptSnapshotView
+from dalsegno.errors import Finding, InvalidDefinition
+from dalsegno.graph.plan import Plan
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionDetails:
+    plan: Plan | None
+    """None if a node type that the graph needs is not known here."""
+    snapshot: Snapshot
+    events: list[Event]
+    children: list[ExecutionView]
+    missing: tuple[Finding, ...] = ()
+    """The reason why there is no plan."""
+
+    @property
+    def view(self) -> ExecutionView:
+        return self.snapshot.execution
+
+    def as_object(self) -> dict[str, Any]:
+        nodes = {
+            name: {
+                "state": summary.state,
+                "runs": summary.runs,
+                "failed": summary.failed,
+                "due": iso(summary.due),
+            }
+            for name, summary in self.snapshot.summaries.items()
+        }
+        unknown = {"findings": [finding.as_dict() for finding in self.missing]} if self.missing else {}
+        return {
+            **brief(self.view),
+            "input": decode_value(self.view.input),
+            "output": output_of(self.view),
+            "error": error_of(self.view),
+            "nodes": nodes,
+            "events": [event_as_object(event) for event in self.events],
+            "children": [brief(child) for child in self.children],
+            **unknown,
+        }
+
+
+async def portray(client: WorkflowApi, view: ExecutionView, events: int) -> ExecutionDetails:
+    plan: Plan | None = None
+    missing: tuple[Finding, ...] = ()
+    try:
+        plan = (await client.definitions.by_hash(view.definition)).plan
+        snapshot = await Progress(client, plan, view.id).look(complete=True)
+    except InvalidDefinition as error:
+        missing = tuple(error.findings)
+        snapshot = Snapshot(view, {}, now=client.stack.clock.now())
+    latest = await latest_events(client, snapshot.execution, events)
+    return ExecutionDetails(plan, snapshot, latest, await children_of(client, view.id), missing)
+
+
+def print_portrait(portrait: ExecutionDetails, command: Command) -> None:
+    console = stdout()
+    console.height = 10_000  # show every node: this is not a live view
+    if portrait.plan is not None:
+        print_table(console, TreeView(portrait.plan, console).draw(portrait.snapshot))
+    else:
+        console.print(head_line(portrait.view, portrait.snapshot.now, signs_for(console)))
+        _print_missing(console, portrait.missing, command.app)
+    if portrait.view.state not in ENDED:
+        for intro, line in ways_on(portrait.snapshot.activities, command, portrait.view.id):
+            console.print(Text.assemble((f"  {intro} ", "dim"), line), soft_wrap=True)
+    if any(activity.gone for activity in portrait.snapshot.activities.values()):
+        console.print(Text(gone_hint(command, portrait.view.id), "yellow"), soft_wrap=True)
+    print_facts(portrait.view, portrait.children)
+    print_events(portrait.view, portrait.events)
+    error = error_of(portrait.view)
+    if error is not None:
+        print_error(error)
+    if portrait.view.output is not None:
+        console.print("\noutput", style="dim")
+        print_value(output_of(portrait.view))
+
+
+def _print_missing(console: Console, findings: Sequence[Finding], given: str | None) -> None:
+    cure = (
+        "give the application that has their types: --app module:attr"
+        if given is None
+        else f"the application {given} does not have all their types"
+    )
+    console.print(Text(f"its nodes cannot be shown here; {cure}", "yellow"), soft_wrap=True)
+    for finding in findings:
+        if finding.severity == "error":
+            console.print(Text(f"  {finding.message}", "dim"), soft_wrap=True)
+
+
+SHOWN = 30
+WIDEST_VARIABLE = 300
+
+
+def as_json(value: Any) -> Any:
+    """Return the value itself if JSON can represent it, else its text."""
+    try:
+        return json.loads(json.dumps(value, default=_text))
+    except (TypeError, ValueError, RecursionError):
+        return _text(value)
+
+
+def print_variables(console: Console, variables: Mapping[str, Any]) -> None:
+    """Print one line per variable. A terminal cuts long lines at its width, a pipe at a readable length."""
+    if not variables:
+        return
+    console.print("\nvariables", style="dim")
+    wide = max(len(name) for name in list(variables)[:SHOWN])
+    for name, value in list(variables.items())[:SHOWN]:
+        line = Text.assemble("  ", (f"{name:<{wide}}", "bold"), "  ", _line(value))
+        if console.is_terminal:
+            line.truncate(console.width, overflow="ellipsis")
+        console.print(line, soft_wrap=True)
+    if len(variables) > SHOWN:
+        console.print(f"  and {len(variables) - SHOWN:,} more; --json shows all", style="dim")
+
+
+def _line(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False, default=_text)
+    except (TypeError, ValueError, RecursionError):
+        text = _text(value)
+    return text if len(text) <= WIDEST_VARIABLE else f"{text[:WIDEST_VARIABLE]} ..."
+
+
+def _text(value: Any) -> str:
+    """Return ``repr``, guarded: it may be the user's own code."""
+    try:
+        return repr(value)
+    except Exception as error:  # noqa: BLE001 - whatever it raises, it has no text
+        return f"<{type(value).__name__}, whose text cannot be had: {type(error).__name__}>"
+
+
+WIDEST_LINE = 500
+"""Width of lines in a pipe: source lines and commands to copy are not cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptDetails:
+    moment: ScriptMoment
+    source: SourceText | None
+    picture: ScriptSnapshotView | None
+    events: list[Event]
+    children: list[ExecutionView]
+    missing: str = ""
+    """Why the program's state is not shown: the workflow's module is not available here."""
+    has_letter: bool = False
+    """True if a dead letter says that its clean-up did not finish."""
+
+    @property
+    def view(self) -> ExecutionView:
+        return self.moment.execution
+
+    def as_object(self) -> dict[str, Any]:
+        moment, picture = self.moment, self.picture
+        return {
+            **brief(self.view),
+            "input": decode_value(self.view.input),
+            "output": output_of(self.view),
+            "error": error_of(self.view),
+            "line": moment.line or None,
+            "source": self.source.line(moment.line).strip() if self.source and moment.line else None,
+            "awaiting": picture.awaiting or None if picture is not None else None,
+            "pending": [_pending(each) for each in moment.pending],
+            "variables": {name: as_json(value) for name, value in picture.variables.items()}
+            if picture
+            else {},
+            "tasks": {
+                name: {
+                    "state": summary.state,
+                    "runs": summary.runs,
+                    "failed": summary.failed,
+                    "due": iso(summary.due),
+                }
+                for name, summary in moment.tasks.items()
+            },
+            "events": [event_as_object(event) for event in self.events],
+            "children": [brief(child) for child in self.children],
+        }
+
+
+def _pending(pending: Pending) -> dict[str, Any]:
+    return {
+        "kind": pending.kind,
+        "name": pending.name or None,
+        "due": iso(pending.due),
+        **reference_names(pending.execution or None),
+        "count": pending.count,
+    }
+
+
+async def portray_script(client: WorkflowApi, view: ExecutionView, events: int) -> ScriptDetails:
+    moment = await ScriptProgress(client, view.id).look(complete=True)
+    source = await stored_source(client, view)
+    picture, missing = await look_inside(client, view.id, source)
+    return ScriptDetails(
+        moment,
+        source,
+        picture,
+        await latest_events(client, moment.execution, events),
+        await children_of(client, view.id),
+        missing,
+        await has_letter(client, moment.execution),
+    )
+
+
+def print_script_portrait(portrait: ScriptDetails, command: Command) -> None:
+    console = stdout()
+    console.height = 10_000  # show every task: this is not a live view
+    if not console.is_terminal:
+        console.width = WIDEST_LINE
+    moment, view = portrait.moment, portrait.view
+    print_table(console, ScriptView(portrait.source, console, command).draw(moment))
+    if any(activity.gone for activity in moment.activities.values()):
+        console.print(Text(gone_hint(command, view.id), "yellow"), soft_wrap=True)
+    if portrait.picture is not None:
+        print_variables(console, portrait.picture.variables)
+    elif portrait.missing:
+        given = f" ({command.app} does not import it)" if command.app is not None else ""
+        console.print(
+            Text(f"\nits variables cannot be shown here: {portrait.missing}{given}", "yellow"), soft_wrap=True
+        )
+    print_facts(view, portrait.children)
+    print_events(view, portrait.events)
+    error = error_of(view)
+    if error is not None:
+        print_error(error, portrait.source)
+    if portrait.has_letter:
+        print_letter(view, command)
+    if view.output is not None:
+        console.print("\noutput", style="dim")
+        print_value(output_of(view))

@@ -1,0 +1,1 @@
+"""Step functions of graphs: from a token and an outcome to a transition."""

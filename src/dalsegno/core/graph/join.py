@@ -1,0 +1,122 @@
+"""Barriers in graphs: the step when one opens, and the skipping of nodes that will never run.
+
+A node never runs if it is a join without a live branch, or a gate that was never visited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.core.graph.complete import Step, transition_of
+from dalsegno.core.graph.context import Entry, extend, key_of, unite, value
+from dalsegno.core.graph.edges import VISITED, close_at, close_edges, close_unit, exits_of
+from dalsegno.core.graph.ending import branch_ends, finisher
+from dalsegno.core.graph.step_input import Result, StepInput
+from dalsegno.core.graph.token_body import Body, ItemResult, decode_body
+from dalsegno.graph.plan import Node
+from dalsegno.model.barrier import SlotView
+from dalsegno.model.effect import Effect, EndIfLast, StoreOutput
+from dalsegno.model.event import NewEvent
+from dalsegno.model.failure import Failure
+
+
+def skip_unit(situation: StepInput, node: Node) -> tuple[list[Effect], list[NewEvent]]:
+    """Skip the node, and a split's whole region with it; its exits close unused."""
+    effects, events = close_edges(situation, exits_of(situation.plan, node))
+    skipped = (node.id, *situation.plan.region(node.id))
+    own = [NewEvent("NodeSkipped", name, situation.lease.scope, situation.now) for name in skipped]
+    return effects, own + events
+
+
+def skip_run(situation: StepInput) -> Step:
+    """Skip one run: the node and what only it leads to. Other runs of it, in a loop, are not affected."""
+    node, lease = situation.node, situation.lease
+    effects, events = close_unit(situation, node, ())
+    own = NewEvent("NodeSkipped", node.id, lease.scope, situation.now, token=lease.token)
+    inner = [
+        NewEvent("NodeSkipped", name, lease.scope, situation.now) for name in situation.plan.region(node.id)
+    ]
+    effects.append(branch_ends(situation, situation.body.context))
+    return Step(transition_of(situation, effects, [own, *inner, *events]), {})
+
+
+def close_gate(situation: StepInput, used: tuple[int, ...]) -> Step:
+    """Close a gate after its last visit: unused exits are dead, the others are closed behind the last visit."""
+    node = situation.node
+    if VISITED not in used:
+        effects, events = skip_unit(situation, node)
+    else:
+        exits = exits_of(situation.plan, node)
+        effects, events = close_edges(
+            situation, [edge for position, edge in enumerate(exits) if position not in used]
+        )
+        for position in used:
+            if position != VISITED and situation.plan.nodes[exits[position].dst].gate:
+                effects.append(close_at(situation, exits[position]))
+    effects.append(EndIfLast(situation.lease.scope, finisher(situation)))
+    return Step(transition_of(situation, effects, events), {})
+
+
+class LiveArrivals(Struct, frozen=True):
+    """The live arrivals at a barrier, in edge order."""
+
+    body: Body
+    """The merged context, ready for the node behind the barrier to run in."""
+    arrivals: tuple[Body, ...]
+    stores: tuple[StoreOutput, ...]
+    """Pages of the merged context, to be stored by the transition the run leads to."""
+
+    @property
+    def payloads(self) -> tuple[Entry | None, ...]:
+        return tuple(body.payload for body in self.arrivals)
+
+
+def meet(situation: StepInput, slots: Sequence[SlotView]) -> LiveArrivals:
+    arrivals = tuple(decode_body(slot.data) for slot in slots if slot.live and slot.data is not None)
+    context, stores = unite([body.context for body in arrivals], situation.lease.token)
+    path = arrivals[0].path if arrivals else ""
+    body = Body(context, None, path, situation.body.loops, joined=True)
+    return LiveArrivals(body, arrivals, tuple(stores))
+
+
+def dead(situation: StepInput) -> Step:
+    """Skip a join that no branch will reach, and what only it leads to."""
+    effects, events = skip_unit(situation, situation.node)
+    effects.append(branch_ends(situation, situation.body.context))
+    return Step(transition_of(situation, effects, events), {})
+
+
+def end_split(situation: StepInput, summary: Result) -> Step:
+    """Complete a split without aggregator after all its items have ended. ``summary`` is its ``{total, failed}``."""
+    lease, body = situation.lease, situation.body
+    context, stores = extend(body.context, key_of(lease.node), value(summary.raw), lease.token)
+    effects, events = close_unit(situation, situation.node, ())
+    effects = [*stores, *effects, branch_ends(situation, context)]
+    return Step(transition_of(situation, effects, events), {})
+
+
+def merge_timeout(situation: StepInput, arrived: int, expected: int) -> Failure:
+    node = situation.node
+    what = "aggregator" if node.control == "aggregator" else "merge" if node.control == "merge" else "join"
+    return Failure(
+        f"{what} '{node.id}' gave up after {node.merge_timeout:g} s with {arrived} of {expected} arrived",
+        code="MERGE_TIMEOUT" if node.control != "aggregator" else "AGGREGATOR_TIMEOUT",
+        type="TimeoutError",
+        details={"arrived": arrived, "expected": expected, "timeout": node.merge_timeout},
+        retryable=False,
+    )
+
+
+def item_failure(index: int, result: ItemResult) -> Failure:
+    """Return the split's own failure, for a failed item that fails the whole split."""
+    error = msgspec.json.decode(result.value.raw)["error"] if result.value is not None else {}
+    return Failure(
+        f"item {index} failed: {error.get('message', 'no reason recorded')}",
+        code="ITEM_FAILED",
+        type="ItemFailed",
+        details={"index": index, "error": error},
+        retryable=False,
+    )

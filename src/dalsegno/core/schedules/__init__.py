@@ -1,0 +1,1 @@
+"""Schedules: cron lines, specifications and the step that starts executions."""

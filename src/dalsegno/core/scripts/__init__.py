@@ -1,0 +1,1 @@
+"""Step functions of scripts and Python workflows."""

@@ -1,0 +1,290 @@
+"""Steps of scripts: from the result of a machine's run to the transition that records it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from dalsegno.core.history import tell
+from dalsegno.core.outbox_orders import (
+    CancelOrder,
+    Notice,
+    StartOrder,
+    decode_start,
+    is_start,
+    order_cancel,
+    order_start,
+)
+from dalsegno.core.scripts.ending import deadline_token, ended, grace_token
+from dalsegno.core.scripts.task_options import child_options, task_options
+from dalsegno.core.scripts.token_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
+from dalsegno.core.scripts.turn import Turn
+from dalsegno.lang.runtime.effects import (
+    AwaitSignal,
+    Cancel,
+    ErrorValue,
+    StartTask,
+    StartTimer,
+    StartWorkflow,
+    asks_people,
+    promise_number,
+)
+from dalsegno.model.effect import (
+    CreateExecution,
+    DropTokens,
+    Effect,
+    ReplaceTags,
+    SaveMachine,
+    SettlePromise,
+    SpawnToken,
+)
+from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.ids import child_execution_id, promise_token_id, resume_token_id
+from dalsegno.model.limits import as_option
+from dalsegno.model.machine import reaches
+from dalsegno.model.token import DEFAULT_QUEUE, RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, Lease, NewToken
+from dalsegno.model.transition import Transition
+
+INLINE_INPUT = 4096
+"""Bytes of a start payload up to which the first token carries it."""
+
+
+def start_script(new: NewExecution, now: float, timeout: float | None) -> Transition:
+    """Create the execution, its machine and the token of its first run."""
+    body = b""
+    if len(new.input) <= INLINE_INPUT and new.relation != "retry":  # a retry reads its attempt number
+        body = encode_body(StartBody(Raw(new.input), new.workflow, new.version, now))
+    effects: list[Effect] = [CreateExecution(new), SpawnToken(resume_token(new.id, 0, body))]
+    if timeout is not None:
+        effects.append(SpawnToken(deadline_token(new.id, "deadline", now + timeout)))
+    return Transition(new.id, tuple(effects), (_started(new, now),))
+
+
+def start_task(
+    new: NewExecution, now: float, token: NewToken, options: Mapping[str, Any] | None = None
+) -> Transition:
+    """Create a single task as an execution of its own.
+
+    Its token is removed at its end, so the start event records how it is to run.
+    """
+    queue = token.queue if token.queue != DEFAULT_QUEUE else None
+    started = NewEvent("ExecutionStarted", "", "", now, tell(new.input, queue=queue, options=options))
+    return Transition(new.id, (CreateExecution(new), SpawnToken(token)), (started,))
+
+
+def _started(new: NewExecution, now: float) -> NewEvent:
+    return NewEvent("ExecutionStarted", "", "", now, b'{"input":%b}' % new.input)
+
+
+def resume_token(execution: str, version: int, body: bytes = b"") -> NewToken:
+    return NewToken(
+        resume_token_id(execution, version),
+        "",
+        "resume",
+        RESUME_NODE,
+        body,
+        SYSTEM_QUEUE,
+        RESUME_PRIORITY,
+        live=False,
+    )
+
+
+# -- commit of a turn --------------------------------------------------------------------------------------------
+
+
+def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent] = ()) -> Transition:
+    """Commit the machine's new state, or its end, and everything it requested, atomically."""
+    effects = _requested(lease, turn, now)
+    # The machine of a script that ends is saved too, for the version check: an ending must not come from a
+    # machine that has moved on.
+    effects.append(_saved(turn))
+    kinds = {type(request) for request, _ in turn.requests}
+    if turn.status == "suspended":
+        if turn.dropped:
+            effects.append(DropTokens(turn.dropped))
+        if turn.grace_ends is not None:
+            effects.append(SpawnToken(grace_token(lease.execution, turn.grace_ends)))
+        effects += turn.carried
+    if Cancel in kinds:
+        effects += _called_off(lease, turn)
+    if turn.status == "suspended":
+        told = _told(turn, now, events)
+        if turn.carried:
+            told = (*told, *_carried_children(turn, now))
+    else:
+        effects += ended(lease.execution, turn, now)
+        told = tuple(events)
+    if StartWorkflow in kinds:
+        told = (*told, *_children(lease, turn, now))
+    if turn.tags is not None:
+        effects.insert(0, turn.tags)  # before an ending
+        told = (_tagged(turn.tags, now), *told)
+    return Transition(
+        lease.execution,
+        tuple(effects),
+        told,
+        lease.token,
+        lease.fence,
+        "",
+        lease.live,
+        epoch=lease.epoch,
+    )
+
+
+def _saved(turn: Turn) -> SaveMachine:
+    return SaveMachine(
+        turn.version,
+        turn.snapshot,
+        turn.read,
+        turn.wake,
+        turn.reachable,
+        turn.line,
+        turn.settled,
+        turn.taken,
+        turn.interrupted,
+    )
+
+
+def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent, ...]:
+    """Record that the script waits again, and where. A fused commit has its task's event, which shows that too."""
+    if turn.settled is None or not events:
+        place = b'{"line":%d%b}' % (turn.line, _limits(turn))
+        return (*events, NewEvent("Suspended", turn.awaited, "", now, place))
+    first = events[0]
+    then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), _limits(turn))
+    data = b"{%b}" % then if first.data is None else b"%b,%b}" % (first.data[:-1], then)
+    return (msgspec.structs.replace(first, data=data), *events[1:])
+
+
+def _tagged(change: ReplaceTags, now: float) -> NewEvent:
+    """Return the event of changed tags; removed tags are null."""
+    names = [name for name, _ in change.new]
+    gone = {name: None for name, _ in change.gone if name not in names}
+    return NewEvent("TagsChanged", "", "", now, encode_body({"tags": {**gone, **dict(change.new)}}))
+
+
+def _limits(turn: Turn) -> bytes:
+    return b',"limits":%b' % encode_body(turn.limits) if turn.limits else b""
+
+
+def _children(lease: Lease, turn: Turn, now: float) -> list[NewEvent]:
+    return [
+        _child_started(
+            child_execution_id(lease.execution, request.id),
+            request.name,
+            turn.line,
+            now,
+            detached=request.detached,
+        )
+        for request, _ in turn.requests
+        if isinstance(request, StartWorkflow)
+    ]
+
+
+def _carried_children(turn: Turn, now: float) -> list[NewEvent]:
+    """Return the events of children that a clean-up starts again because its parent execution waited for them."""
+    orders = [decode_start(each.data) for each in turn.carried if is_start(each)]
+    return [_child_started(each.execution, each.workflow, turn.line, now) for each in orders]
+
+
+def _child_started(
+    execution: str, workflow: str, line: int, now: float, *, detached: bool = False
+) -> NewEvent:
+    told: dict[str, Any] = {"execution": execution, "line": line}
+    if detached:
+        told["detached"] = True
+    return NewEvent("ChildStarted", workflow, "", now, encode_body(told))
+
+
+def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
+    """Return the effects of what the script starts; what it ends comes after them.
+
+    Timers that nothing can wait for any more are not started: a loop may have made many.
+    """
+    effects: list[Effect] = []
+    timers: list[tuple[TimerBody, float]] = []
+    for request, inputs in turn.requests:
+        match request:
+            case StartTask():
+                effects.append(SpawnToken(_task_token(lease, request, inputs, turn.line, now)))
+            case StartTimer(id, due):
+                timers.append((TimerBody(promise_number(id)), due))
+            case AwaitSignal(id, name, due):
+                if due is not None:
+                    timers.append((TimerBody(promise_number(id), name), due))
+            case StartWorkflow():
+                effects.append(order_start(_child_order(lease, request, inputs)))
+    for body, due in timers:
+        if reaches(turn.reachable, body.promise):
+            effects.append(SpawnToken(timer_token(lease.execution, body, due)))
+    return effects
+
+
+def _called_off(lease: Lease, turn: Turn) -> list[Effect]:
+    """Drop what the script no longer needs. A later await of such a promise throws."""
+    effects: list[Effect] = []
+    for request, _ in turn.requests:
+        if not isinstance(request, Cancel):
+            continue
+        if request.kind == "workflow":
+            child = child_execution_id(lease.execution, request.id)
+            effects.append(order_cancel(CancelOrder(child, "its parent is no longer interested")))
+            continue
+        number = promise_number(request.id)
+        error = ErrorValue("CancelledError", f"the {request.kind} was cancelled")
+        effects.append(DropTokens((promise_token_id(lease.execution, number),)))
+        effects.append(SettlePromise(failed(number, error), repeatable=True))
+    return effects
+
+
+def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now: float) -> NewToken:
+    options = task_options(request.options)
+    number, asks = promise_number(request.id), asks_people(request.name)
+    body = TaskBody(Raw(inputs), number, dict(request.options) or None, line)
+    return NewToken(
+        promise_token_id(lease.execution, number),
+        "",
+        "task",
+        request.name,
+        encode_body(body),
+        options.queue or (SYSTEM_QUEUE if asks else DEFAULT_QUEUE),
+        options.priority,
+        options.limit_key(request.name),
+        live=not asks,
+        due=now + options.delay if options.delay else None,
+        allowance=options.allows,
+    )
+
+
+def timer_token(execution: str, body: TimerBody, due: float) -> NewToken:
+    return NewToken(
+        promise_token_id(execution, body.promise),
+        "",
+        "timer",
+        body.signal or "",
+        encode_body(body),
+        SYSTEM_QUEUE,
+        live=False,
+        due=due,
+    )
+
+
+def _child_order(lease: Lease, request: StartWorkflow, inputs: bytes) -> StartOrder:
+    options = child_options(request.options)
+    notice = None if request.detached else Notice(lease.execution, promise_number(request.id))
+    return StartOrder(
+        child_execution_id(lease.execution, request.id),
+        request.name,
+        Raw(inputs),
+        options.version,
+        lease.execution,
+        "started" if request.detached else "child",
+        notice,
+        dict(options.tags),
+        options.priority,
+        concurrency=as_option(options.concurrency) if options.concurrency is not None else None,
+    )

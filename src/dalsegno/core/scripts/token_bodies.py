@@ -1,0 +1,110 @@
+"""Token bodies of scripts, and outcomes in the inbox. Opaque to every store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.graph.step_input import Result
+from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.lang.runtime.effects import Err, ErrorValue
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.machine import Completion
+
+INLINE, BLOB = b"v", b"b"
+
+
+class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A task of a script. ``promise`` is None for a task that is an execution of its own."""
+
+    input: Raw
+    promise: int | None = None
+    options: dict[str, Any] | None = None
+    line: int = 0
+    awaiting: Awaiting | None = None
+    """For a task that is parked until a decision arrives."""
+
+
+class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A timer, or the time limit of a wait for ``signal``."""
+
+    promise: int
+    signal: str | None = None
+
+
+class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The body of the first resume token: a small start payload need not be read back."""
+
+    input: Raw
+    workflow: str
+    version: int
+    started_at: float
+    attempt: int = 1
+    """One more than the number of executions it retries."""
+    cleanup_of: str | None = None
+    """The execution whose machine it starts from, to continue its clean-up."""
+
+
+class AskedTask(Struct, frozen=True, array_like=True, gc=False):
+    """A script's call of a task as its token carries it, so that it can be requested again."""
+
+    promise: int
+    node: str
+    body: TaskBody
+    token: str
+    """The idempotency key of its runs, unless the script gave one."""
+    priority: int = 0
+
+
+class FailedTask(Struct, frozen=True, gc=False):
+    """The completion of a failed task, beside its error."""
+
+    asked: AskedTask | None = None
+
+
+encode_body = msgspec.json.Encoder().encode
+decode_task = msgspec.json.Decoder(TaskBody).decode
+decode_timer = msgspec.json.Decoder(TimerBody).decode
+decode_start_body = msgspec.json.Decoder(StartBody).decode
+_decode_error = msgspec.json.Decoder(ErrorValue).decode
+_decode_failed_task = msgspec.json.Decoder(FailedTask).decode
+
+LARGEST_ASKED = 64 * 1024
+"""Bytes of a failed task up to which its call is kept."""
+
+
+def with_own_input(view: ExecutionView) -> ExecutionView:
+    """Return the view with the input its token carried: a task that a script handed over has it only there."""
+    if view.relation != "task":
+        return view
+    return msgspec.structs.replace(view, input=bytes(decode_task(view.input).input))
+
+
+def succeeded(promise: int, result: Result) -> Completion:
+    data = INLINE + result.raw if result.blob is None else BLOB + result.blob.encode()
+    return Completion(promise, True, data)
+
+
+def failed(promise: int, error: ErrorValue, asked: AskedTask | None = None) -> Completion:
+    data = encode_body(error)
+    if asked is not None:
+        data = b'%b,"asked":%b}' % (data[:-1], encode_body(asked))
+    return Completion(promise, False, INLINE + data)
+
+
+def asked_again(completion: Completion) -> AskedTask | None:
+    """Return the task behind a failure, if it is known."""
+    if completion.ok:
+        return None
+    return _decode_failed_task(completion.data[1:]).asked
+
+
+def error_in(completion: Completion) -> Err:
+    return Err(_decode_error(completion.data[1:]))
+
+
+def blob_of(completion: Completion) -> str | None:
+    """Return the blob that holds a completion's value, if the value is not inline."""
+    return completion.data[1:].decode() if completion.data[:1] == BLOB else None

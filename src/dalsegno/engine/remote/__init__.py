@@ -1,0 +1,1 @@
+"""Tasks for remote workers: claims, answers, heartbeats and sessions."""

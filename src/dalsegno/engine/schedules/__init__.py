@@ -1,0 +1,1 @@
+"""Schedules and the executions behind them."""

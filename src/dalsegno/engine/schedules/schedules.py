@@ -1,0 +1,266 @@
+"""Schedules by name: finding, creating and changing the executions behind them.
+
+The schedule of a name is the unfinished execution of kind ``schedule`` whose workflow is that name. Its ``version``
+counts the schedules that the name has had. Its id is derived from both, so that two concurrent calls that add the
+same schedule create one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import islice
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core import commands
+from dalsegno.core.outbox_orders import StartOrder
+from dalsegno.core.schedules.spec import ScheduleSpec, times_after
+from dalsegno.core.schedules.step import (
+    ScheduleState,
+    change_schedule,
+    create_schedule,
+    decode_state,
+    delay_of,
+    order_of,
+)
+from dalsegno.engine.committer import Committer
+from dalsegno.engine.definitions import Definitions, deployed
+from dalsegno.engine.schedules.request import NewSchedule
+from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.settings import DEFAULT_LIMITS
+from dalsegno.engine.stack import Stack
+from dalsegno.engine.starting.start import StartOptions, check_input, new_execution
+from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
+from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
+from dalsegno.model.ids import derive, new_execution_id, repeated_execution_id
+from dalsegno.model.suggestion import no_such_schedule
+from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
+from dalsegno.ports.archive import ExecutionFilter
+
+NO_INPUT = Raw(b"null")
+SHOWN_TIMES = 5
+PAGE = 200
+TRIES = 5
+"""How often a change is retried after a concurrent change."""
+_LISTED: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED", "FAILED")
+
+
+class ScheduleView(Struct, frozen=True):
+    """A schedule with its current state."""
+
+    name: str
+    execution: str
+    state: ExecutionState
+    spec: ScheduleSpec
+    created_at: float
+    next: tuple[float, ...]
+    """Its next times; empty while it is paused or after its end."""
+    last: float | None = None
+    last_execution: str | None = None
+    started: int = 0
+    passed: int = 0
+    """Times that were missed or would have overlapped."""
+    overdue: float | None = None
+    """A time that has passed without being fired yet."""
+    error: dict[str, object] | None = None
+    """Why it failed."""
+
+
+class ScheduleRecords:
+    """The user-facing operations on schedules. None of them needs a running worker."""
+
+    def __init__(self, stack: Stack, committer: Committer, definitions: Definitions) -> None:
+        self.stack = stack
+        self.committer = committer
+        self.definitions = definitions
+
+    # -- commands ---------------------------------------------------------------------------------------------
+
+    async def add(
+        self, new: NewSchedule, *, replace: bool = False, allow_unknown: bool = False
+    ) -> ScheduleView:
+        """Add a schedule or, with ``replace``, change the spec of the existing one, which keeps its counters."""
+        spec = new.spec(self.stack.ledger.now())
+        if not allow_unknown:
+            spec = await self._fitting(spec, has_input=new.input is not None)
+        for _ in range(TRIES):
+            known = await self._newest(spec.name)
+            if known is None or known.state in ENDED:
+                done = await self._create(spec, known)
+            elif replace:
+                done = await self._change(spec, known.id)
+            else:
+                raise Conflict(
+                    f"there is a schedule '{spec.name}' already; replace it, or choose another name"
+                )
+            if done:
+                return await self.describe(spec.name)
+        raise Conflict(f"the schedule '{spec.name}' was changed by others at the same time; try again")
+
+    async def pause(self, name: str) -> None:
+        """Stop firing until ``resume``; then the policy for missed times applies."""
+        await self._command(name, "pause")
+
+    async def resume(self, name: str) -> None:
+        await self._command(name, "resume")
+
+    async def remove(self, name: str) -> None:
+        """Remove a schedule. Executions it has started continue."""
+        await self._command(name, "remove")
+
+    async def trigger(self, name: str, key: str | None = None) -> StartOrder:
+        """Return the order for a start outside its times; the caller delivers it. The same ``key`` gives the same
+        start.
+        """
+        view = await self._current(name)
+        state, _ = await self._state(view.id)
+        now = self.stack.ledger.now()
+        started = repeated_execution_id(view.id, key) if key is not None else new_execution_id(now)
+        return order_of(view.id, started, state.spec, now)
+
+    # -- queries ----------------------------------------------------------------------------------------------
+
+    async def list(self) -> list[ScheduleView]:
+        """Return all unfinished and failed schedules, by name."""
+        found: dict[str, ExecutionView] = {}
+        before: str | None = None
+        where = ExecutionFilter(states=_LISTED, kinds=("schedule",))
+        while page := await self.stack.archive.executions(where, before, PAGE):
+            for view in page:
+                found.setdefault(view.workflow, view)
+            before = page[-1].id
+        return [await self._view(view, 1) for _, view in sorted(found.items())]
+
+    async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:
+        """Return a schedule with its next ``times`` times; if it has ended, the last one of that name."""
+        view = await self._newest(name)
+        if view is None or view.state == "CANCELLED":
+            raise await self._unknown(name)
+        return await self._view(view, times)
+
+    async def is_active(self, name: str) -> bool:
+        """Return True if there is an unfinished schedule of that name."""
+        view = await self._newest(name)
+        return view is not None and view.state not in ENDED
+
+    async def _view(self, view: ExecutionView, times: int) -> ScheduleView:
+        error = msgspec.json.decode(view.error) if view.error is not None else None
+        if view.state in ENDED:
+            whole = await self.stack.archive.execution(view.id)
+            if whole is None:
+                raise NotFound(no_such_schedule(view.workflow, []))
+            spec = msgspec.json.decode(whole.input, type=ScheduleSpec)
+            return ScheduleView(view.workflow, view.id, view.state, spec, view.created_at, (), error=error)
+        state, _ = await self._state(view.id)
+        now = self.stack.ledger.now()
+        paused = view.state == "PAUSED"
+        following = times_after(state.spec, max(state.settled, now))
+        late = state.next is not None and state.next + delay_of(view.id, state.spec)(state.next) < now
+        return ScheduleView(
+            view.workflow,
+            view.id,
+            view.state,
+            state.spec,
+            view.created_at,
+            () if paused else tuple(islice(following, times)),
+            state.last,
+            state.execution,
+            state.started,
+            state.passed,
+            state.next if late and not paused else None,
+        )
+
+    # -- internals --------------------------------------------------------------------------------------------
+
+    async def _create(self, spec: ScheduleSpec, before: ExecutionView | None) -> bool:
+        number = before.version + 1 if before is not None else 1
+        now = self.stack.ledger.now()
+        new = NewExecution(
+            id=derive("schedule", spec.name, str(number)),
+            workflow=spec.name,
+            version=number,
+            definition="",
+            input=msgspec.json.encode(spec),
+            created_at=now,
+            priority=spec.priority,
+            tags=spec.tags,
+            kind="schedule",
+        )
+        outcome = await self.committer.commit(create_schedule(new, spec, now), patient=False)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"the schedule was not stored: {outcome.message}")
+        return isinstance(outcome, Applied)
+
+    async def _change(self, spec: ScheduleSpec, execution: str) -> bool:
+        state, token = await self._state(execution)
+        now = self.stack.ledger.now()
+        change = change_schedule(execution, (token,), state, spec, now)
+        outcome = await self.committer.commit(change, patient=False)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"the schedule was not stored: {outcome.message}")
+        if not isinstance(outcome, Applied):
+            return False
+        after, _ = await self._state(execution)
+        return after.revision > state.revision and _same(after.spec, spec)
+
+    async def _command(self, name: str, verb: str) -> None:
+        view = await self._current(name)
+        now = self.stack.ledger.now()
+        match verb:
+            case "pause":
+                transition = commands.pause(view.id, now)
+            case "resume":
+                transition = commands.resume(view.id, now)
+            case _:
+                transition = commands.cancel(view.id, now, "the schedule was removed")
+        await self._commit(transition, name)
+
+    async def _commit(self, transition: Transition, name: str) -> None:
+        outcome = await self.committer.commit(transition, patient=False)
+        if isinstance(outcome, Refused):
+            raise InvalidInput(f"the schedule '{name}' cannot do this: {outcome.message}")
+        if not isinstance(outcome, Applied | AlreadyApplied):
+            over = isinstance(outcome, Stale) and outcome.reason == "finished"
+            raise Conflict(f"the schedule '{name}' has {'ended' if over else 'gone'} meanwhile")
+
+    async def _newest(self, name: str) -> ExecutionView | None:
+        where = ExecutionFilter(workflow=name, kinds=("schedule",))
+        found = await self.stack.archive.executions(where, limit=1)
+        return found[0] if found else None
+
+    async def _current(self, name: str) -> ExecutionView:
+        view = await self._newest(name)
+        if view is None or view.state in ENDED:
+            raise await self._unknown(name)
+        return view
+
+    async def _unknown(self, name: str) -> NotFound:
+        return NotFound(no_such_schedule(name, [view.name for view in await self.list()]))
+
+    async def _state(self, execution: str) -> tuple[ScheduleState, str]:
+        inspection = await self.stack.ledger.inspect(execution)
+        for token in inspection.tokens if inspection is not None else ():
+            if token.kind == "schedule":
+                return decode_state(token.data), token.id
+        raise Conflict(f"the schedule with the execution {execution} has ended meanwhile")
+
+    async def _fitting(self, spec: ScheduleSpec, *, has_input: bool) -> ScheduleSpec:
+        """Check that the workflow exists and accepts the input, if this process can check that. Return the spec; for
+        a Python function a missing input is null, not an object.
+        """
+        definition = await deployed(self.stack.archive, spec.workflow, spec.version)
+        try:
+            program = await self.definitions.by_name(spec.workflow, definition.version)
+        except (NotFound, InvalidDefinition):
+            return spec  # its module or one of its node types is unknown here, but may be known where it runs
+        if not has_input and isinstance(program, ScriptProgram) and program.native:
+            spec = msgspec.structs.replace(spec, input=NO_INPUT)
+        new = new_execution(program, spec.input, StartOptions(), self.stack.ledger.now(), DEFAULT_LIMITS)
+        await check_input(program, new.input, DEFAULT_LIMITS, self.definitions.offload, asyncio.to_thread)
+        return spec
+
+
+def _same(one: ScheduleSpec, other: ScheduleSpec) -> bool:
+    """Return True if two specs are equal except for the anchor of intervals, which a change may keep."""
+    return msgspec.structs.replace(one, anchor=0.0) == msgspec.structs.replace(other, anchor=0.0)

@@ -1,0 +1,574 @@
+"""Steps of scripts: resume, task, timer, deadline, schedule and start. Each produces one transition.
+
+If the worker that finishes a task has the script's machine in its cache and the completion lets it continue, both are
+one *fused* commit. If the ledger refuses it because the machine has advanced meanwhile, the plain completion is
+committed instead: the task is not run again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.graph.step_input import Result
+from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.scripts.ending import (
+    GRACE,
+    cut_off,
+    expire_script,
+    fail_cleanup,
+    fail_script,
+    is_failed_cleanup,
+)
+from dalsegno.core.scripts.step import commit_turn
+from dalsegno.core.scripts.task_options import task_options
+from dalsegno.core.scripts.tasks import (
+    TaskDone,
+    finish_task,
+    nothing,
+    put_off,
+    retry_task,
+    settle_only,
+    task_event,
+)
+from dalsegno.core.scripts.token_bodies import (
+    StartBody,
+    TaskBody,
+    blob_of,
+    decode_start_body,
+    decode_task,
+    decode_timer,
+    failed,
+    succeeded,
+)
+from dalsegno.core.scripts.turn import Turn
+from dalsegno.core.values import decode_value
+from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.schedules.request import schedule_step
+from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
+from dalsegno.engine.scripts.cleanup import Cleanup, read_unfinished
+from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
+from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
+from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripts.questions import Questions
+from dalsegno.engine.scripts.tasks import TaskRunner
+from dalsegno.engine.scripts.turns import SLICE, Turns
+from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.starting.pending import begin_step
+from dalsegno.engine.starting.rerun import RerunHistory
+from dalsegno.engine.steps.budget import LIGHT_BYTES, is_light, refuse_if_light
+from dalsegno.engine.steps.run_node import storable_failure
+from dalsegno.engine.steps.stored_bytes import SMALL, Storage, blob_names, bytes_in_rows
+from dalsegno.engine.steps.tasks import Tasks
+from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
+from dalsegno.engine.steps.values import Loader, Results
+from dalsegno.engine.worker.capabilities import Capabilities
+from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
+from dalsegno.lang import SnapshotError
+from dalsegno.lang.errors import NameMissing
+from dalsegno.lang.python import PythonMachine
+from dalsegno.lang.python.errors import NAME_MISSING
+from dalsegno.lang.runtime.effects import ErrorValue, Outcome, promise_id, promise_number
+from dalsegno.lang.runtime.limits import Heavy
+from dalsegno.model.event import NewEvent
+from dalsegno.model.failure import NO_RETRY
+from dalsegno.model.ids import task_execution_id
+from dalsegno.model.machine import Completion, MachineView, reaches
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.node import AwaitSignal
+from dalsegno.ports.transactions import WorkFailed
+
+logger = logging.getLogger("dalsegno.scripts")
+
+CUT_OFF = "its clean-up was cut off"
+LONG_AGO = 0.1
+"""Seconds in the queue after which a script about to begin may have been cancelled, which is then looked up."""
+AFTER_THE_SIGNAL = 1.0
+"""Seconds by which the time limit of a wait is put off for a signal that has arrived and is not assigned yet."""
+
+
+class ScriptStep(Struct, gc=False):
+    """A transition, its replacement if it is refused because the machine has advanced, and the machine to cache once
+    it is applied.
+    """
+
+    transition: Transition
+    instead: Callable[[], Transition] | None = None
+    warm: CachedMachine | None = None
+    done: TaskDone | None = None
+    """Result of a task, in case its script has ended before it."""
+    freed: int = 0
+    """Bytes in rows that the step removes, counting only values that count towards the limit."""
+
+
+class ScriptSteps:
+    def __init__(
+        self,
+        ledger: Ledger,
+        archive: Archive,
+        blobs: Storage,
+        definitions: Definitions,
+        tasks: TaskRunner,
+        turns: Turns,
+        limits: EngineLimits,
+        threads: Tasks | None,
+        elsewhere: Capabilities,
+        seals: SnapshotSeals,
+        cancel_grace: float | None,
+    ) -> None:
+        """``cancel_grace``: for workflows that do not set their own."""
+        self.ledger = ledger
+        self.archive = archive
+        self.blobs = blobs
+        self.definitions = definitions
+        self.tasks = tasks
+        self.turns = turns
+        self.limits = limits
+        self.results = Results(blobs, limits)
+        self.questions = Questions(ledger, blobs, tasks.types, self.results, tasks.log)
+        self.threads = threads
+        self.cancel_grace = cancel_grace
+        self.reading = ResumeInputs(archive, blobs)
+        self.hot = MachineCache()
+        self.transactions = NO_TRANSACTIONS
+        self.past = RerunHistory(archive, Loader(ledger, blobs))
+        self.elsewhere = elsewhere
+        self.seals = seals
+
+    async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
+        """Take a step. ``began``: start time of a task that was begun earlier and elsewhere."""
+        step = await self._step(lease, began)
+        size = bytes_in_rows(step.transition) - step.freed
+        if lease.kind == "task" and step.transition.park is None and len(lease.data) > SMALL:
+            size -= len(lease.data)
+        if size:
+            try:
+                await self.blobs.charge(lease.execution, size)
+            except LimitExceeded as error:
+                if self.transactions.has(lease):
+                    await self.transactions.abandon(lease)
+                return ScriptStep(await self._fail(lease, ErrorValue("LimitExceeded", str(error))))
+        return step
+
+    def _step(self, lease: Lease, began: float | None) -> Awaitable[ScriptStep]:
+        match lease.kind:
+            case "task":
+                return self._task(lease, began)
+            case "resume":
+                return self._resume(lease)
+            case "timer":
+                return self._timer(lease)
+            case "deadline":
+                return self._deadline(lease)
+            case "schedule":
+                return self._scheduled(lease)
+            case "start":
+                return self._begin(lease)
+            case _:
+                raise InternalError(f"a script has no tokens of kind {lease.kind}")
+
+    async def _scheduled(self, lease: Lease) -> ScriptStep:
+        return ScriptStep(await schedule_step(self.archive, lease, self.ledger.now()))
+
+    async def _begin(self, lease: Lease) -> ScriptStep:
+        return ScriptStep(await begin_step(self.past, self.definitions, lease, self.ledger.now()))
+
+    # -- resuming ---------------------------------------------------------------------------------------------
+
+    async def _resume(self, lease: Lease) -> ScriptStep:
+        if lease.losses >= self.limits.losses:
+            message = f"the worker process died {lease.losses} times while it ran this workflow's own code"
+            error = ErrorValue("WORKER_LOST", message, "WorkerLost")
+            return ScriptStep(await self._fail(lease, error))
+        try:
+            return await self._resume_machine(lease)
+        except NameMissing as error:
+            program = await self.definitions.script(lease.definition)
+            if not self._lacking(lease.definition, program):
+                return await self._damaged(lease, error)
+            raise BadConfiguration(_waits_for(program, str(error))) from error
+        except SnapshotError as error:
+            return await self._damaged(lease, error)
+
+    async def _damaged(self, lease: Lease, error: SnapshotError) -> ScriptStep:
+        logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
+        return ScriptStep(await self._fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error))))
+
+    async def _fail(self, lease: Lease, error: ErrorValue) -> Transition:
+        """Return the transition that ends a script without another turn. An unfinished clean-up is kept."""
+        view = await self.ledger.machine(lease.execution)
+        if view is None or not view.cancel:
+            return fail_script(lease, error, self.ledger.now())
+        _, kept = await read_unfinished(self.ledger, lease.execution, error.message)
+        return fail_cleanup(lease, view, error, self.ledger.now(), kept)
+
+    def _lacking(self, definition: str, program: ScriptProgram) -> frozenset[str]:
+        """Return the names that a version other than the program's own uses and this program lacks."""
+        if not program.native or self.elsewhere.has_version(definition):
+            return frozenset()
+        lacking = program.lacking()
+        program.wait_for(lacking)
+        return lacking
+
+    async def _resume_machine(self, lease: Lease) -> ScriptStep:
+        program = await self.definitions.script(lease.definition)
+        lacking = self._lacking(lease.definition, program)
+        if lacking:
+            await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
+        if program.native:
+            is_light.set(False)  # its code is user code and runs here
+            await self._check_seals(lease, program)
+        if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
+            return await self._first_turn(lease, program, decode_start_body(lease.data))
+        view = await self.ledger.machine(lease.execution)
+        if view is None:
+            return ScriptStep(nothing(lease))  # it has ended meanwhile and was swept
+        if not view.snapshot:
+            return await self._first_turn(lease, program, await self._start_body(lease), view)
+        job = await self.reading.job(lease.execution, view, self.ledger.now())
+        begin = await self._loader(lease, program, view, job)
+        turn, machine = await self._run(lease, program, job, begin)
+        return self._turned(lease, job, turn, machine)
+
+    async def _run(
+        self, lease: Lease, program: ScriptProgram, job: Job, begin: Callable[[], RunningMachine]
+    ) -> tuple[Turn, RunningMachine | None]:
+        was_told = job.interrupted
+        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        if turn.error is not None and turn.error.code == NAME_MISSING:
+            raise BadConfiguration(_waits_for(program, turn.error.message))
+        if turn.cancel:
+            if turn.interrupted and not was_told:
+                turn.grace_ends = self._end_of_grace(program)
+            if is_failed_cleanup(turn) and turn.error is not None:
+                _, turn.unfinished = await read_unfinished(self.ledger, lease.execution, turn.error.message)
+        return turn, machine
+
+    def _end_of_grace(self, program: ScriptProgram) -> float | None:
+        grace = self._grace(program)
+        return self.ledger.now() + grace if grace is not None else None
+
+    def _grace(self, program: ScriptProgram) -> float | None:
+        """Return the seconds for which the script may clean up; None: no limit."""
+        return program.cancel_grace if program.cancel_grace is not None else self.cancel_grace
+
+    async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
+        """Check the seals before code of a Python workflow runs that may come from the store, and before its state is
+        stored.
+        """
+        await self.seals.prepare()
+        try:
+            if not program.is_own:
+                await self.seals.check_program(program.definition)
+            if self.seals.must_seal():
+                raise KeyMissing(NO_KEY, "")
+        except KeyMissing as error:
+            await self.elsewhere.look_for_key(error.id, lease.queue)
+            raise
+
+    async def _opened(self, lease: Lease, program: ScriptProgram, snapshot: bytes) -> bytes:
+        """Return the verified snapshot. Another worker may have a key that this one lacks."""
+        if not program.native:
+            return snapshot
+        try:
+            return await self.seals.opened(snapshot, lease.execution, lease.definition)
+        except KeyMissing as error:
+            await self.elsewhere.look_for_key(error.id, lease.queue)
+            raise
+
+    async def _loader(
+        self, lease: Lease, program: ScriptProgram, view: MachineView, job: Job
+    ) -> Callable[[], RunningMachine]:
+        """Return a function that restores the machine. It is called where the program runs, because it may call user
+        code.
+        """
+        execution = lease.execution
+        warm = self.hot.take(execution)
+        light = is_light.get()
+        blobs: dict[str, bytes] = {}
+        snapshot = b""
+        if warm is None or warm.version != view.version:
+            warm = None
+            refuse_if_light(len(view.snapshot))
+            snapshot = await self._opened(lease, program, view.snapshot)
+            blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
+            job.blobs = blob_names([snapshot, *blobs.values()])
+        else:
+            job.blobs = warm.blobs
+
+        def load() -> RunningMachine:
+            machine = warm.machine if warm is not None else program.load(snapshot, blobs, light=light)
+            job.before = machine.awaiting
+            return machine
+
+        return load
+
+    async def _checked_blob(self, execution: str, name: str) -> bytes:
+        data = await self.blobs.get(execution, name)
+        check_blob(name, data, execution)
+        return data
+
+    async def _first_turn(
+        self, lease: Lease, program: ScriptProgram, body: StartBody, view: MachineView | None = None
+    ) -> ScriptStep:
+        now = self.ledger.now()
+        if body.cleanup_of is not None:
+            return await self._first_turn_of_cleanup(lease, program, body.cleanup_of)
+        if view is not None and view.cancel:
+            error = interruption(view.cancel, "it had not begun yet")
+            turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel, interrupted=True)
+            return ScriptStep(commit_turn(lease, turn, now))
+        signals = view.signals if view is not None else ()
+        payloads = await self.reading.payloads(lease.execution, signals)
+        version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
+        job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, payloads)
+        context = {
+            "executionId": lease.execution,
+            "workflow": body.workflow,
+            "version": body.version,
+            "startedAt": int(body.started_at * 1000),
+            "attempt": body.attempt,
+        }
+        refuse_if_light(memoryview(body.input).nbytes)
+        inputs, light = decode_value(body.input), is_light.get()
+        budget = None if program.native else SLICE
+        turn, machine = await self._run(
+            lease, program, job, lambda: program.start(inputs, context, now, budget, light=light)
+        )
+        return self._turned(lease, job, turn, machine)
+
+    async def _first_turn_of_cleanup(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
+        """Continue the machine of an execution that ended before its clean-up did."""
+        cleanup = Cleanup(self.archive, self.blobs, self.reading, lease, other)
+        kept, job = await cleanup.kept(), await cleanup.job(self.ledger.now())
+        snapshot = await self._opened(msgspec.structs.replace(lease, execution=other), program, kept.snapshot)
+        begin = await cleanup.loader(program, snapshot, job)
+        turn, machine = await self._run(lease, program, job, begin)
+        if turn.status == "suspended":
+            turn.carried = await cleanup.carried_over(turn)
+        return self._turned(lease, job, turn, machine)
+
+    async def _start_body(self, lease: Lease) -> StartBody:
+        if lease.data:
+            return decode_start_body(lease.data)
+        view = await self.archive.execution(lease.execution)
+        if view is None:
+            raise NotFound(f"there is no execution {lease.execution} in this store")
+        attempt = await self.reading.attempt(view)
+        return StartBody(Raw(view.input), view.workflow, view.version, view.created_at, attempt)
+
+    def _turned(
+        self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()
+    ) -> ScriptStep:
+        turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
+        if turn.snapshot and isinstance(machine, PythonMachine):
+            turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
+        transition = commit_turn(lease, turn, self.ledger.now(), events)
+        warm = None
+        is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or isinstance(machine, PythonMachine))
+        if turn.status == "suspended" and is_kept and job.awaiting is not None:
+            read = turn.read + (turn.settled is not None)
+            cancel = turn.cancel if turn.interrupted else ""
+            known = _still_reachable(job.known, turn)
+            sizes = {name: job.sizes.get(name, 0) for name in known} if known else {}
+            weight = turn.weight + sum(sizes.values())
+            warm = CachedMachine(
+                machine,
+                turn.version + 1,
+                read,
+                turn.wake,
+                known,
+                job.awaiting,
+                cancel,
+                sizes,
+                weight,
+                turn.blobs,
+            )
+        return ScriptStep(transition, warm=warm, freed=_freed(job, turn))
+
+    def _thread(self, program: ScriptProgram) -> Any:
+        if not program.native or self.threads is None:
+            return None
+        return self.threads.call
+
+    # -- tasks and timers -------------------------------------------------------------------------------------
+
+    async def _task(self, lease: Lease, since: float | None = None) -> ScriptStep:
+        body = decode_task(lease.data)
+        began = self.ledger.now() if since is None else since
+        if body.awaiting is not None:
+            return await self._answered(lease, body, body.awaiting, began)
+        returned = await self.tasks.run(lease, body, self._workflow_of(lease), began)
+        if isinstance(returned, AwaitSignal):
+            try:
+                return ScriptStep(self.questions.ask(lease, body, returned, began))
+            except (NotJson, LimitExceeded) as error:
+                returned = unstorable(error)
+        if not isinstance(returned, Failed):
+            what = f"the output of task '{lease.node}'"
+            try:
+                small = self.results.of_small(returned, what)
+                result = small or await self.results.of(lease.execution, returned, what)
+            except (NotJson, LimitExceeded) as error:
+                returned = unstorable(error)
+            else:
+                return await self._task_done(lease, body, TaskDone(began, body.line, result))
+        return await self._task_failed(lease, body, returned, began)
+
+    async def _answered(self, lease: Lease, body: TaskBody, awaiting: Awaiting, began: float) -> ScriptStep:
+        done = await self.questions.answered(lease, body, awaiting, began)
+        return await self._task_done(lease, body, done) if isinstance(done, TaskDone) else ScriptStep(done)
+
+    async def work_failed(self, lease: Lease, failed: WorkFailed) -> ScriptStep:
+        """Fail a task whose writes to its step's transaction were refused: the run counts as failed."""
+        body = decode_task(lease.data)
+        retry = task_options(body.options).retry or self.transactions.ended(lease) or NO_RETRY
+        failure = storable_failure(failed.error, lease.node)
+        returned = Failed(failure, error_value(failure, failed.error), retry)
+        return await self._task_failed(lease, body, returned, self.ledger.now())
+
+    async def _task_failed(self, lease: Lease, body: TaskBody, returned: Failed, began: float) -> ScriptStep:
+        if self.transactions.has(lease):
+            await self.transactions.abandon(lease)
+        if returned.policy.allows(lease.attempt, returned.failure):
+            now = self.ledger.now()
+            due = now + returned.policy.delay(lease.token, lease.attempt, returned.failure)
+            return ScriptStep(retry_task(lease, body, returned.failure, began, now, due))
+        return await self._task_done(lease, body, TaskDone(began, body.line, error=returned.error))
+
+    async def too_heavy(self, lease: Lease, message: str) -> ScriptStep:
+        """Fail a step that exceeded the limits of its subprocess."""
+        now = self.ledger.now()
+        if lease.kind != "task":
+            return ScriptStep(await self._fail(lease, ErrorValue("LimitExceeded", message)))
+        error = unstorable(LimitExceeded(message))
+        return await self._task_failed(lease, decode_task(lease.data), error, now)
+
+    def _workflow_of(self, lease: Lease) -> str:
+        program = self.definitions.cached_script(lease.definition)
+        return program.definition.name if program is not None else lease.node
+
+    async def _task_done(self, lease: Lease, body: TaskBody, done: TaskDone) -> ScriptStep:
+        now = self.ledger.now()
+        if body.promise is None or lease.execution_kind == "task":
+            return ScriptStep(finish_task(lease, done, now))
+        step = await self._settled(lease, done.completion(body.promise, lease), task_event(lease, done, now))
+        step.done = done
+        return step
+
+    def handed_over(self, lease: Lease, step: ScriptStep) -> Transition | None:
+        """Return the transition of a task whose script has ended meanwhile: the task is an execution of its own by
+        now.
+        """
+        execution = task_execution_id(lease.token)
+        if step.done is not None:
+            own = msgspec.structs.replace(lease, execution=execution, definition="")
+            return finish_task(own, step.done, self.ledger.now())
+        if lease.kind == "task" and step.transition.park is not None:
+            return msgspec.structs.replace(step.transition, execution=execution)
+        return None
+
+    async def refused(self, lease: Lease, message: str) -> Transition:
+        """Return the failure of a step whose output the store cannot hold."""
+        error = ErrorValue("NOT_STORABLE", f"the store cannot hold this: {message}")
+        return await self._fail(lease, error)
+
+    async def _timer(self, lease: Lease) -> ScriptStep:
+        body = decode_timer(lease.data)
+        now = self.ledger.now()
+        if body.signal is None:
+            event = NewEvent("TimerFired", "", "", now, None, lease.token)
+            return await self._settled(lease, succeeded(body.promise, Result(b"null")), event)
+        view = await self.ledger.machine(lease.execution)
+        if view is not None and any(signal.name == body.signal for signal in view.signals):
+            # The signal arrived in time, or another one of its name did. The resume that assigns it goes first.
+            return ScriptStep(put_off(lease, now + AFTER_THE_SIGNAL))
+        error = ErrorValue("TimeoutError", f"no signal '{body.signal}' came in time")
+        event = NewEvent("TimerFired", body.signal, "", now, b'{"signal":true}', lease.token)
+        return ScriptStep(settle_only(lease, failed(body.promise, error), event, repeatable=True))
+
+    async def _settled(self, lease: Lease, completion: Completion, event: NewEvent) -> ScriptStep:
+        """Settle a promise and continue the machine in the same commit if that is likely to be accepted."""
+
+        def plain() -> Transition:
+            return settle_only(lease, completion, event, repeatable=False)
+
+        if self.transactions.has(lease):
+            return ScriptStep(plain())  # a transaction is for one step, not also for the script's next one
+        warm = self.hot.take_if_woken(lease.execution, completion)
+        program = self.definitions.cached_script(lease.definition)
+        if program is None or warm is None:
+            return ScriptStep(plain())
+        if program.native:
+            is_light.set(False)
+        if blob_of(completion) is None:
+            outcome = outcome_of(completion)
+        elif is_light.get():
+            return ScriptStep(plain())  # the script continues in a step of its own
+        else:
+            outcome = await self.reading.outcome(lease.execution, completion)
+        name = promise_id(completion.promise)
+        job = Job(
+            lease.execution,
+            warm.version,
+            warm.read,
+            self.ledger.now(),
+            {**warm.known, name: outcome},
+            sizes={**warm.sizes, name: size_of(completion)},
+            cancel=warm.cancel,
+            interrupted=bool(warm.cancel),
+            settled=completion,
+            before=warm.awaiting,
+            awaiting=warm.awaiting,
+            blobs=warm.blobs,
+        )
+        machine = warm.machine
+        try:
+            turn, after = await self._run(lease, program, job, lambda: machine)
+        except (Heavy, BadConfiguration):
+            return ScriptStep(plain())  # the script continues in a step of its own
+        step = self._turned(lease, job, turn, after, (event,))
+        step.instead = plain
+        return step
+
+    async def _deadline(self, lease: Lease) -> ScriptStep:
+        program = await self.definitions.any_by_hash(lease.definition)
+        now = self.ledger.now()
+        if lease.node != GRACE:
+            timeout = program.timeout if isinstance(program, ScriptProgram) else None
+            return ScriptStep(expire_script(lease, now, timeout))
+        view, kept = await read_unfinished(self.ledger, lease.execution, CUT_OFF)
+        if view is None:
+            return ScriptStep(nothing(lease))
+        grace = self._grace(program) if isinstance(program, ScriptProgram) else None
+        return ScriptStep(cut_off(lease, view, now, grace, kept))
+
+
+def _waits_for(program: ScriptProgram, problem: str) -> str:
+    known = program.definition
+    return (
+        f"version {known.version} of '{known.name}' cannot go on in this process: {problem}. It goes on in a worker"
+        " whose program has that again: roll back, or deploy a program that keeps the old name"
+    )
+
+
+def _freed(job: Job, turn: Turn) -> int:
+    """Return the bytes of completions that leave the inbox; those in blobs remain."""
+    freed = 0
+    for name, size in job.sizes.items():
+        if SMALL < size <= LARGEST and not reaches(turn.reachable, promise_number(name)):
+            freed += size
+    return freed
+
+
+def _still_reachable(known: Mapping[str, Outcome], turn: Turn) -> dict[str, Outcome]:
+    return {name: outcome for name, outcome in known.items() if reaches(turn.reachable, promise_number(name))}

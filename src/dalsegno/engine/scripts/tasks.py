@@ -1,0 +1,144 @@
+"""Running one task of a script: the attempt and its failure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from dalsegno.core.graph.fail import worker_lost
+from dalsegno.core.scripts.task_options import TaskOptions, task_options
+from dalsegno.core.scripts.token_bodies import TaskBody
+from dalsegno.core.values import decode_value
+from dalsegno.engine.scripts.failures import Failed, error_value
+from dalsegno.engine.secrets.vault import NODE_PREFIX
+from dalsegno.engine.settings import EngineLimits
+from dalsegno.engine.steps.budget import Meters, is_light, refuse_if_light
+from dalsegno.engine.steps.contexts import LogSink, TaskRunContext
+from dalsegno.engine.steps.library_nodes import run_library_node
+from dalsegno.engine.steps.run_node import is_failure, logged_traceback, storable_failure
+from dalsegno.engine.steps.tasks import LookForTask, Tasks, TaskTimedOut
+from dalsegno.errors import NotFound
+from dalsegno.model.failure import NO_RETRY, Failure
+from dalsegno.model.token import Lease
+from dalsegno.ports.node import NodeError, NodeTypes
+from dalsegno.ports.transactions import TransactionLost
+
+logger = logging.getLogger("dalsegno.steps")
+
+
+class TaskRunner:
+    def __init__(
+        self, types: NodeTypes, services: Mapping[str, Any], log: LogSink, limits: EngineLimits
+    ) -> None:
+        self.types = types
+        self.services = services
+        self.log = log
+        self.limits = limits
+        self._meters = Meters(limits)
+        self.look_for_node_type: LookForTask | None = None
+        """Called for node types that are missing here."""
+
+    async def run(self, lease: Lease, body: TaskBody, workflow: str, now: float) -> Any | Failed:
+        """Run the task. Return its output, or its failure."""
+        options = task_options(body.options)
+        is_pure = self.is_pure(lease.node)
+        if is_pure:
+            refuse_if_light(len(bytes(body.input)))
+        ctx = TaskRunContext(
+            lease, decode_value(body.input), options.key, self.services, self.log, now, workflow
+        )
+        if lease.losses >= self.limits.losses:
+            return self._failed(ctx, options, worker_lost(lease.node, lease.losses), None)
+        limit: asyncio.Timeout | None = None
+        try:
+            if options.timeout is None:
+                returned = await self._execute(lease.node, ctx, is_pure)
+            else:
+                async with asyncio.timeout(options.timeout) as limit:
+                    returned = await self._execute(lease.node, ctx, is_pure)
+            if ctx.secrets is None:
+                return returned
+            return await ctx.secrets.returned(returned, f"the output of task '{lease.node}'")
+        except TransactionLost:
+            raise
+        except BaseException as error:
+            if not is_failure(error):
+                raise
+            if limit is not None and limit.expired() and isinstance(error, TimeoutError):
+                return self._failed(ctx, options, _timed_out(lease.node, options), error)
+            if isinstance(error, TaskTimedOut):
+                late = replace(error.failure, code="TimeoutError")
+                return self._failed(ctx, options, late, TimeoutError())
+            return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
+
+    async def _execute(self, name: str, ctx: TaskRunContext, is_pure: bool) -> Any:
+        if is_pure:
+            return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
+        before = is_light.set(False)  # code with effects must run only once
+        try:
+            if name.startswith(NODE_PREFIX):
+                return await self._execute_node(name[len(NODE_PREFIX) :], ctx)
+            return await self._tasks_for(name).run(name, ctx.payload, ctx)
+        except NotFound as error:
+            if name.startswith(NODE_PREFIX):
+                raise
+            raise _not_found(name, str(error)) from error
+        finally:
+            is_light.reset(before)
+
+    async def _execute_node(self, name: str, ctx: TaskRunContext) -> Any:
+        if self.look_for_node_type is not None and self.types.find(name) is None:
+            await self.look_for_node_type(name, ctx)
+        return await run_library_node(self.types, name, ctx, self._meters)
+
+    def _tasks_for(self, name: str) -> Tasks:
+        tasks = self.services.get("tasks")
+        if not isinstance(tasks, Tasks):
+            raise _not_found(name, "this worker has no tasks registered")
+        return tasks
+
+    def is_pure(self, name: str) -> bool:
+        """Return True for a library node without effects."""
+        if not name.startswith(NODE_PREFIX):
+            return False
+        found = name[len(NODE_PREFIX) :]
+        return bool(found) and self.types.find(found) is not None and self.types.get(found).pure
+
+    def _failed(
+        self, ctx: TaskRunContext, options: TaskOptions, failure: Failure, error: BaseException | None
+    ) -> Failed:
+        lease = ctx.lease
+        logger.info(
+            "task '%s' of execution %s failed (attempt %d): %s: %s%s",
+            lease.node,
+            lease.execution,
+            lease.attempt,
+            failure.type,
+            failure.message,
+            logged_traceback(failure),
+        )
+        value = error_value(failure, error)
+        if ctx.secrets is not None:
+            value = ctx.secrets.error(value)
+        return Failed(failure, value, options.retry or ctx.retry or NO_RETRY)
+
+
+def _not_found(name: str, reason: str) -> NodeError:
+    return NodeError(
+        f"task '{name}' cannot be run: {reason}",
+        code="TASK_NOT_FOUND",
+        details={"task": name},
+        retryable=False,
+    )
+
+
+def _timed_out(name: str, options: TaskOptions) -> Failure:
+    return Failure(
+        f"task '{name}' did not end within its timeout of {options.timeout:g} s",
+        code="TimeoutError",
+        type="TimeoutError",
+    )

@@ -1,0 +1,1 @@
+"""Starts of executions: new ones, delayed ones, reruns, idempotency keys."""

@@ -1,0 +1,175 @@
+"""Starts in two steps: a submitted execution waits until it is triggered, and begins exactly once however often that
+is requested. Also the step of the token that begins it at its time.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from dalsegno.core.pending import (
+    StartToken,
+    as_submitted,
+    begin,
+    begin_in_time,
+    decode_start_token,
+    line_up,
+    never_begun,
+    submit,
+)
+from dalsegno.core.scripts.tasks import nothing
+from dalsegno.core.values import encode_value
+from dalsegno.engine.definitions import Definitions, Program
+from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.starting.delays import begins_at
+from dalsegno.engine.starting.rerun import RerunHistory, rerun_transition
+from dalsegno.engine.starting.start import (
+    Ancestry,
+    Started,
+    StartOptions,
+    check_input,
+    limited,
+    new_execution,
+    start_task_transition,
+    start_transition,
+    workflow_limit,
+)
+from dalsegno.engine.steps.values import refuse_large
+from dalsegno.errors import Conflict, InvalidInput, NotFound
+from dalsegno.lang.runtime.effects import ErrorValue
+from dalsegno.model.execution import ExecutionView, NewExecution
+from dalsegno.model.limits import Concurrency
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Applied, Refused, Transition
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+logger = logging.getLogger("dalsegno.beginning")
+
+
+async def begin_step(past: RerunHistory, definitions: Definitions, lease: Lease, now: float) -> Transition:
+    """Return the transition of a token of kind ``start``, however often the token was lost before: no user code
+    runs.
+    """
+    view = await past.archive.execution(lease.execution)
+    if view is None:
+        return nothing(lease)  # removed meanwhile; the commit will be refused
+    new = as_submitted(view)
+    try:
+        started = await first_transition(past, definitions, new, now, decode_start_token(lease.data))
+    except (NotFound, Conflict) as error:
+        logger.error("execution %s cannot begin: %s", lease.execution, error)
+        return never_begun(lease, ErrorValue("NOT_FOUND", str(error), "NotFound"), now)
+    return begin_in_time(lease, started)
+
+
+async def first_transition(
+    past: RerunHistory, definitions: Definitions, new: NewExecution, now: float, body: StartToken
+) -> Transition:
+    """Return the transition that an ordinary start, retry or rerun would have committed."""
+    if new.kind == "task":
+        return start_task_transition(new, now, body.queue, limited(body.concurrency))
+    if body.again is not None:
+        return await rerun_transition(past, await definitions.by_hash(new.definition), new, body.again, now)
+    return start_transition(await definitions.any_by_hash(new.definition), new, now)
+
+
+class Unchanged:
+    """Placeholder for "as submitted", because None is a valid input."""
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED: Final = Unchanged()
+
+
+class Pending:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def submit(self, workflow: str, payload: Any, options: StartOptions) -> Started:
+        """Submit a workflow, with all checks of a start, in its current version."""
+        program = await self.client.named_program(workflow, options)
+        return await self.client.launcher.create(*await self.planned(program, payload, options), options)
+
+    async def planned(
+        self, program: Program | ScriptProgram, payload: Any, options: StartOptions
+    ) -> tuple[NewExecution, Transition]:
+        """Run all checks of a submission and return the commit it would make. Nothing is stored."""
+        client = self.client
+        now = client.stack.ledger.now()
+        due = begins_at(options.delay, options.start_at, now)
+        new = new_execution(program, payload, options, now, client.limits)
+        await check_input(program, new.input, client.limits, client.offload, client.in_thread)
+        limit = None
+        if due is not None:
+            limit = await workflow_limit(program, new, now, client.limits, client.offload)
+        return new, submit(new, now, due, limit=limit)
+
+    async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
+        """Begin an execution, or queue it if its workflow has a limit. No effect on one that has begun or was
+        triggered before. Raises Conflict if that one was given another input, or if it was cancelled.
+        """
+        client = self.client
+        view = await client.status(execution)
+        if view.state == "PENDING":
+            new = await self._with_input(view, payload)
+            now = client.stack.ledger.now()
+            body = await self._start_token(view)
+            started = await first_transition(client.past, client.definitions, new, now, body)
+            replaced = new.input if new.input != view.input else None
+            limit = await self._limit(new, now)
+            first = begin(started, replaced) if limit is None else line_up(new, limit, body, replaced)
+            outcome = await client.launcher.commit_first(new, first)
+            if isinstance(outcome, Applied):
+                return
+            if isinstance(outcome, Refused):
+                raise InvalidInput(f"the execution was not begun: {outcome.message}")
+            view = await client.status(execution)  # another process came first
+        await self._check_begun(view, payload)
+
+    async def _check_begun(self, view: ExecutionView, payload: Any) -> None:
+        if view.state == "CANCELLED":
+            raise Conflict(f"cannot trigger execution {view.id}: it was cancelled")
+        if (await self._with_input(view, payload)).input != view.input:
+            begun = "it was triggered and stands in line" if view.state == "PENDING" else "it has begun"
+            raise Conflict(
+                f"cannot trigger execution {view.id} with another input: {begun} ({view.state});"
+                " submit the workflow again for another run"
+            )
+
+    async def _with_input(self, view: ExecutionView, payload: Any) -> NewExecution:
+        """Return the execution that a start with this input would create, with the checks of a start."""
+        submitted = as_submitted(view)
+        if isinstance(payload, Unchanged):
+            return submitted
+        if view.kind == "task":
+            raw = encode_value(payload, "the input")
+            refuse_large(raw, "the input", self.client.limits)
+            return msgspec.structs.replace(submitted, input=raw)
+        program = await self.client.definitions.any_by_hash(view.definition)
+        same = Ancestry(view.id)
+        made = new_execution(program, payload, StartOptions(), view.created_at, self.client.limits, same)
+        client = self.client
+        await check_input(program, made.input, client.limits, client.offload, client.in_thread)
+        return msgspec.structs.replace(submitted, input=made.input)
+
+    async def _limit(self, new: NewExecution, now: float) -> Concurrency | None:
+        if new.kind == "task":
+            return None
+        program = await self.client.definitions.any_by_hash(new.definition)
+        return await workflow_limit(program, new, now, self.client.limits, self.client.offload)
+
+    async def _start_token(self, view: ExecutionView) -> StartToken:
+        """Return the start token's data: queue and limit of a delayed task, or the start of a rerun, which only the
+        token contains.
+        """
+        if view.kind != "task" and view.relation not in ("retry", "rerun"):
+            return StartToken()
+        found = await self.client.stack.ledger.inspect(view.id)
+        tokens = found.tokens if found is not None else ()
+        return next((decode_start_token(each.data) for each in tokens if each.kind == "start"), StartToken())

@@ -1,0 +1,334 @@
+"""Retry and rerun: a new execution, linked to the one it repeats, that starts in the middle.
+
+- Everything downstream of the chosen nodes runs again. Everything else keeps its result: contexts come from the
+  record, with the requested edits, and slots of downstream joins whose sources do not run again are resolved as
+  before.
+- If the execution was itself a retry or rerun, the nodes that it did not run again keep their results from its
+  predecessors.
+- Scripts and tasks start again from the beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dalsegno.core.graph.context import Entry, key_of
+from dalsegno.core.graph.rerun import Restart, restart
+from dalsegno.core.graph.token_body import Body
+from dalsegno.core.history import RunFacts, read_task, run_facts
+from dalsegno.core.pending import Again, StartToken, submit
+from dalsegno.core.scripts.cleanup import RELATION
+from dalsegno.core.scripts.token_bodies import decode_task
+from dalsegno.core.values import encode_value
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.starting.idempotency import check_same_rerun
+from dalsegno.engine.starting.start import (
+    Ancestry,
+    Started,
+    StartOptions,
+    limited,
+    new_task,
+    owned_tags,
+    start_task_transition,
+    workflow_limit,
+)
+from dalsegno.engine.steps.values import Loader
+from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.graph.plan import Plan
+from dalsegno.model.definition import parse_target
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
+from dalsegno.model.ids import new_execution_id, repeated_execution_id
+from dalsegno.model.transition import Transition
+from dalsegno.ports.archive import Archive
+
+if TYPE_CHECKING:
+    from dalsegno.engine.client import Client
+
+EVENTS_AT_ONCE = 1000
+
+
+class RerunHistory:
+    """The record of executions, for retries and reruns."""
+
+    def __init__(self, archive: Archive, loader: Loader) -> None:
+        self.archive = archive
+        self.loader = loader
+
+    async def execution(self, execution: str, goes_back: str) -> ExecutionView:
+        """Return an execution; ``goes_back`` is the execution that continues it, for the message."""
+        view = await self.archive.execution(execution)
+        if view is None:
+            raise Conflict(
+                f"execution {execution}, which {goes_back} goes back to, was removed; start the workflow anew"
+            )
+        return view
+
+    async def events(self, execution: str) -> list[Event]:
+        found: list[Event] = []
+        while page := await self.archive.events(execution, len(found), EVENTS_AT_ONCE):
+            found += page
+        return found
+
+
+class Lineage(Struct):
+    """The results of every node, from the first execution of the chain to the last."""
+
+    facts: dict[str, RunFacts] = {}
+    outputs: dict[str, bytes] = {}
+    working: dict[str, bytes] = {}
+    edits: dict[str, bytes] = {}
+
+    def forget(self, nodes: frozenset[str]) -> None:
+        """Forget the results of nodes that ran again later."""
+        for name in nodes:
+            self.facts.pop(name, None)
+            self.outputs.pop(name, None)
+            self.working.pop(name, None)
+            self.edits.pop(f"${name}", None)
+
+
+class _Start(Struct):
+    nodes: tuple[str, ...] = ()
+    edits: dict[str, Raw] = {}
+
+
+async def read_lineage(past: RerunHistory, plan: Plan, view: ExecutionView) -> Lineage:
+    lineage = Lineage()
+    for execution in reversed(await _line(past, view)):
+        events = await past.events(execution.id)
+        start = _start_of(events)
+        again = frozenset(start.nodes).union(*(plan.descendants(name) for name in start.nodes))
+        lineage.forget(again)
+        lineage.edits.update({key: bytes(raw) for key, raw in start.edits.items()})
+        facts = run_facts(events)
+        lineage.facts.update(facts)
+        for name, fact in facts.items():
+            await _load(past, execution.id, name, fact.output, lineage.outputs)
+            await _load(past, execution.id, name, fact.working, lineage.working)
+    return lineage
+
+
+async def _line(past: RerunHistory, view: ExecutionView) -> list[ExecutionView]:
+    """Return the execution and its predecessors, newest first."""
+    line = [view]
+    while line[-1].relation in ("retry", "rerun") and line[-1].parent is not None:
+        line.append(await past.execution(line[-1].parent, line[-1].id))
+    return line
+
+
+def _start_of(events: list[Event]) -> _Start:
+    """Return the data of the start event. It is not always the first event: an execution that waited for its limit
+    was submitted before.
+    """
+    started = next((event for event in events if event.kind == "ExecutionStarted"), None)
+    if started is None or started.data is None:
+        return _Start()
+    return msgspec.json.decode(started.data, type=_Start)
+
+
+async def _load(
+    past: RerunHistory, execution: str, name: str, entry: Entry | None, into: dict[str, bytes]
+) -> None:
+    """Load a value as bytes: references resolve only within their own execution, so the values themselves are carried
+    over.
+    """
+    if entry is None:
+        into.pop(name, None)
+    else:
+        into[name] = bytes(await past.loader.raw(execution, Body(), entry))
+
+
+async def plan_rerun(
+    client: Client,
+    program: Program,
+    view: ExecutionView,
+    nodes: Sequence[str] | None,
+    edits: Mapping[str, Any],
+    key: str | None = None,
+    starter: str | None = None,
+) -> tuple[NewExecution, Again]:
+    """Return the new execution and its start, refusing what cannot be rerun."""
+    plan = program.plan
+    if view.state not in ENDED:
+        raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
+    starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
+    now = client.stack.ledger.now()
+    new = NewExecution(
+        id=repeated_execution_id(view.id, key) if key is not None else new_execution_id(now),
+        workflow=view.workflow,
+        version=view.version,
+        definition=view.definition,
+        input=view.input,
+        created_at=now,
+        priority=view.priority,
+        tags=owned_tags(view.tags, starter),
+        idempotency_key=key,
+        parent=view.id,
+        relation="retry" if nodes is None else "rerun",
+    )
+    return new, Again(starts, {key: Raw(raw) for key, raw in _edits(plan, edits).items()})
+
+
+async def rerun_transition(
+    past: RerunHistory, program: Program, new: NewExecution, again: Again, now: float
+) -> Transition:
+    """Return the transition that starts the new execution; its predecessors are read now."""
+    known = await read_lineage(past, program.plan, await past.execution(new.parent or "", new.id))
+    changed = {**known.edits, **{key: bytes(raw) for key, raw in again.edits.items()}}
+    record = Restart(again.nodes, known.facts, known.outputs, changed, known.working)
+    return restart(program.plan, new, record, now)
+
+
+def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
+    for name in nodes:
+        node = plan.nodes.get(name)
+        if node is None:
+            raise InvalidInput(f"workflow '{plan.name}' has no node '{name}'")
+        if node.split is not None or node.control == "aggregator":
+            inside = node.split if node.split is not None else node.collects
+            raise InvalidInput(
+                f"node '{name}' belongs to split '{inside}'; only the whole split can be rerun: choose '{inside}'"
+            )
+        if name in plan.triggers:
+            raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow anew instead")
+    return _foremost(plan, nodes)
+
+
+def _foremost(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes without those that run again anyway because they are downstream of another one."""
+    starts = tuple(dict.fromkeys(nodes))
+    return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
+
+
+async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tuple[str, ...]:
+    """Return every node that failed, and every node that was running or waiting when the execution ended."""
+    summaries = await client.nodes(view.id)
+    found = []
+    for name, summary in summaries.items():
+        if summary.state in ("FAILED", "CANCELLED"):
+            found.append(_outermost(plan, name))
+    starts = _foremost(plan, found)
+    if not starts:
+        raise Conflict(f"execution {view.id} has no failed or interrupted node to retry ({view.state})")
+    return starts
+
+
+def _outermost(plan: Plan, name: str) -> str:
+    """Return the outermost split around a node: inside a split only the whole split can run again."""
+    node = plan.nodes[name]
+    if node.collects is not None:
+        node = plan.nodes[node.collects]
+    while node.split is not None:
+        node = plan.nodes[node.split]
+    return node.id
+
+
+def _edits(plan: Plan, edits: Mapping[str, Any]) -> dict[str, bytes]:
+    """Return context edits by key; a node may be named with or without its dollar sign."""
+    changed = {}
+    for name, edited in edits.items():
+        bare = name.removeprefix("$")
+        known = plan.names.get(bare, bare)
+        if known not in plan.nodes and bare not in ("trigger", "json"):
+            raise InvalidInput(
+                f"the edited context names '{name}', which is no node of workflow '{plan.name}'"
+            )
+        changed[key_of(known)] = encode_value(edited, f"the edited value of '{name}'")
+    return changed
+
+
+FIRST_EVENTS = 10
+"""First events, which contain how an execution was submitted and started."""
+
+
+class Reruns:
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    async def rerun(
+        self,
+        execution: str,
+        nodes: Sequence[str] | None,
+        context: Mapping[str, Any] | None,
+        key: str | None,
+        starter: str | None = None,
+    ) -> Started:
+        """Retry or rerun an execution. ``starter``: the API key that the new execution counts for, instead of the key
+        of the first one.
+        """
+        client = self.client
+        view = await client.status(execution)
+        if view.kind != "graph":
+            return await self._from_the_beginning(view, nodes, key, starter)
+        program = await client.definitions.by_hash(view.definition)
+        new, again = await plan_rerun(client, program, view, nodes, context or {}, key, starter)
+        now = new.created_at
+        first = planned = await rerun_transition(client.past, program, new, again, now)
+        limit = await workflow_limit(program, new, now, client.limits, client.offload)
+        if limit is not None:  # it waits for its limit, and is planned again when it begins
+            first = submit(new, now, body=StartToken(again=again), limit=limit)
+        started = await client.launcher.create(new, first)
+        if key is not None:
+            await check_same_rerun(client, new, again, planned)
+        return started
+
+    async def _from_the_beginning(
+        self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None, starter: str | None
+    ) -> Started:
+        """Start a script or task again with the same input and version, as a new execution."""
+        if view.kind == "schedule":
+            raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
+        if nodes:
+            raise InvalidInput(
+                f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
+            )
+        if view.relation == RELATION:
+            raise Conflict(
+                f"execution {view.id} goes on with the clean-up of {view.parent}; a retry would start"
+                f" '{view.workflow}' over. If its clean-up is unfinished, retry its dead letter:"
+                f" dalsegno dead retry cleanup:{view.id}"
+            )
+        if view.kind == "task":
+            return await self._task(view, key, starter)
+        options, ancestry = _same_again(view, key, starter)
+        program = await self._program_of(view)
+        return await self.client.launcher.start(program, Raw(view.input), options, ancestry)
+
+    async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
+        """Return the version that it ran. An execution that failed because its workflow was not deployed takes the
+        current version.
+        """
+        definitions = self.client.definitions
+        if view.definition:
+            return await definitions.any_by_hash(view.definition)
+        return await definitions.by_name(*parse_target(view.workflow))
+
+    async def _task(self, view: ExecutionView, key: str | None, starter: str | None) -> Started:
+        """Start a task again in the same queue with the same options."""
+        now = self.client.stack.ledger.now()
+        options, ancestry = _same_again(view, key, starter)
+        new = new_task(view.workflow, view.input, options, now, ancestry)
+        queue, given = await self._as_it_ran(view)
+        return await self.client.launcher.create(new, start_task_transition(new, now, queue, given))
+
+    async def _as_it_ran(self, view: ExecutionView) -> tuple[str | None, Mapping[str, Any] | None]:
+        """Return the queue and the options of a task: those given by a script, if it comes from one."""
+        stored = await self.client.stack.archive.execution(view.id)
+        if stored is not None and stored.relation == "task":
+            return None, decode_task(stored.input).options
+        told = read_task(await self.client.events(view.id, 0, FIRST_EVENTS))
+        limit = limited(self.client.task_limit(view.workflow))
+        return (told.queue, told.options or limit) if told is not None else (None, limit)
+
+
+def _same_again(view: ExecutionView, key: str | None, starter: str | None) -> tuple[StartOptions, Ancestry]:
+    """Return the options and the ancestry of a retry of a script or task."""
+    own = repeated_execution_id(view.id, key) if key is not None else None
+    options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority, starter=starter)
+    return options, Ancestry(own, view.id, "retry")

@@ -1,0 +1,1 @@
+"""Steps of graphs and tasks: from a claimed token to a transition."""

@@ -1,0 +1,139 @@
+"""The shell around nodes that wait for external events: their requests, and the events that arrive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dalsegno.core.graph import external_waits
+from dalsegno.core.graph.complete import Step
+from dalsegno.core.graph.external_waits import ChildRequest
+from dalsegno.core.graph.step_input import Result, StepInput
+from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.scripts.token_bodies import BLOB
+from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.steps.budget import is_light
+from dalsegno.engine.steps.contexts import LogSink
+from dalsegno.engine.steps.values import Results, refuse_large
+from dalsegno.lang.runtime.limits import Heavy
+from dalsegno.model.failure import Failure
+from dalsegno.model.ids import arrival_id
+from dalsegno.model.token import Lease
+from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.node import AwaitSignal, NodeError, NodeTypes, StartChild, Unacceptable
+
+
+class ExternalWaits:
+    def __init__(
+        self, ledger: Ledger, blobs: Blobs, types: NodeTypes, results: Results, log: LogSink
+    ) -> None:
+        self.ledger = ledger
+        self.blobs = blobs
+        self.types = types
+        self.results = results
+        self._log = log
+
+    # -- requests of nodes ------------------------------------------------------------------------------------
+
+    def await_signal(self, situation: StepInput, asked: AwaitSignal) -> Step:
+        _require_text(situation, "the name of the signal", asked.name)
+        question = dict(asked.question) if asked.question is not None else None
+        what = f"what node '{situation.lease.node}' asks"
+        refuse_large(encode_value(question, what), what, self.results.limits)
+        return external_waits.await_signal(situation, asked.name, _due(situation, asked.timeout), question)
+
+    def start_child(self, situation: StepInput, asked: StartChild) -> Step | Result:
+        """Return the step that parks the token, or the node's output if it does not wait."""
+        node = situation.node
+        _require_text(situation, "the name of the workflow", asked.workflow)
+        if asked.wait and node.id not in situation.plan.children:
+            raise NodeError(
+                f"a node of type '{node.type}' cannot wait for an execution: declare the type with children=True",
+                code="WRONG_NODE_TYPE",
+                retryable=False,
+            )
+        what = f"the input of the execution that node '{node.id}' starts"
+        raw = encode_value({} if asked.input is None else asked.input, what)
+        refuse_large(raw, what, self.results.limits)
+        request = ChildRequest(asked.workflow, raw, asked.version, asked.definition)
+        if asked.wait:
+            return external_waits.await_child(situation, request, _due(situation, None))
+        child = external_waits.start_detached(situation, request)
+        return Result(encode_value({"id": child}))
+
+    # -- arrivals ---------------------------------------------------------------------------------------------
+
+    async def woken(self, situation: StepInput, awaiting: Awaiting) -> Result | Failure | Step:
+        """Return the node's output, its failure, or a step that keeps waiting. The input is no longer one of a
+        waiting node.
+        """
+        situation.body = msgspec.structs.replace(situation.body, awaiting=None)
+        if situation.lease.reason != "arrival":
+            situation.orders += external_waits.give_up_child(awaiting)
+            return external_waits.timed_out(situation, awaiting)
+        raw = await arrival_of(situation.lease, self.ledger, self.blobs)
+        if raw is None:
+            # The execution has ended and its rows are swept: any decision here will be refused.
+            return Failure("what the node waited for is gone", node=situation.lease.node, retryable=False)
+        if external_waits.awaited_child(awaiting) is not None:
+            return await self._child_ended(situation, raw)
+        return await self._signalled(situation, awaiting, raw)
+
+    async def _child_ended(self, situation: StepInput, raw: bytes) -> Result | Failure:
+        ended = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        if "error" in ended:
+            return external_waits.child_failure(situation.lease.node, decode_value(ended["error"]))
+        what = f"the output of node '{situation.lease.node}'"
+        return await self.results.of_raw(situation.lease.execution, bytes(ended["output"]), what)
+
+    async def _signalled(self, situation: StepInput, awaiting: Awaiting, raw: bytes) -> Result | Step:
+        node, execution = situation.node, situation.lease.execution
+        receive = self.types.get(node.type).receive
+        what = f"the output of node '{node.id}'"
+        if receive is None:
+            return await self.results.of_raw(execution, raw, what)
+        try:
+            received: Any = receive(node.parameters.raw, decode_value(raw))
+        except Unacceptable as error:
+            problem = of_no_use(error, node.id)
+            self._log(execution, node.id, "warning", passed_over(error))
+            return external_waits.wait_on(situation, awaiting, problem)
+        return await self.results.of(execution, received, what)
+
+
+async def arrival_of(lease: Lease, ledger: Ledger, blobs: Blobs) -> bytes | None:
+    """Return what has arrived for a parked token; None if its execution has ended and its rows are swept."""
+    name = arrival_id(lease.token)
+    found = (await ledger.outputs(lease.execution, [name])).get(name)
+    if found is None or found[:1] != BLOB:
+        return found[1:] if found is not None else None
+    if is_light.get():
+        raise Heavy
+    return await blobs.get(lease.execution, found[1:].decode())
+
+
+def of_no_use(error: Unacceptable, node: str) -> Failure:
+    """Return the record of a signal that does not fit; its receiver keeps waiting."""
+    return Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node)
+
+
+def passed_over(error: Unacceptable) -> str:
+    return f"a signal was of no use and is passed over: {error}"
+
+
+def _require_text(situation: StepInput, what: str, name: Any) -> None:
+    """Raise NodeError unless the name is text: custom node types may return anything."""
+    if not isinstance(name, str) or not name:
+        raise NodeError(
+            f"node '{situation.lease.node}' of type '{situation.node.type}' gives as {what} {name!r}, which is no text",
+            code="WRONG_NODE_TYPE",
+            retryable=False,
+        )
+
+
+def _due(situation: StepInput, timeout: float | None) -> float | None:
+    """Return the time at which the wait times out: as the node requests, else by its ``timeout`` in the document."""
+    limit = timeout if timeout is not None else situation.node.timeout
+    return situation.now + limit if limit is not None else None

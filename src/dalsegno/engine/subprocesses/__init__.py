@@ -1,0 +1,1 @@
+"""Work on callers' data in subprocesses, with limits of time and memory."""

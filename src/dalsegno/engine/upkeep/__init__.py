@@ -1,0 +1,1 @@
+"""Background services: timers, the outbox, the reconciler and retention."""

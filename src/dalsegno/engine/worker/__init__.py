@@ -1,0 +1,1 @@
+"""The worker: claims, slots, leases, heartbeats, and the capabilities of other workers."""

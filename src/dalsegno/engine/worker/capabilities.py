@@ -1,0 +1,219 @@
+"""Code that this process lacks and a living worker has: steps that need it are left to that worker and do not fail
+here.
+
+Two programs on one store, or two versions of one program during a deployment, know different tasks and functions.
+Each worker reports in its heartbeats what it can run.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from dalsegno.core.scripts.token_bodies import decode_task
+from dalsegno.engine.remote.declarations import RemoteDeclarations
+from dalsegno.engine.steps.run_node import PassesThrough
+from dalsegno.engine.steps.transactions import UsesTransactions
+from dalsegno.engine.worker.directory import LiveWorkers
+from dalsegno.engine.worker.missing_tasks import MissingTasks
+from dalsegno.errors import BadConfiguration, OperatorError
+from dalsegno.model.definition import Definition
+from dalsegno.model.suggestion import did_you_mean, listed
+from dalsegno.model.token import Lease
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.node import NodeContext
+
+VERSIONS_NAMED = 1000
+_TASK = "task:"
+_NODE = "node:"
+_VERSION = "version:"
+_KEY = "key:"
+
+
+def task_offer(name: str) -> str:
+    return _TASK + name
+
+
+def node_offer(name: str) -> str:
+    """Return the offer of a node type that is not built in."""
+    return _NODE + name
+
+
+def version_offer(hash: str) -> str:
+    """Return the offer of a version of a Python workflow: the worker's own program has exactly this version."""
+    return _VERSION + hash
+
+
+def key_offer(id: str) -> str:
+    """Return the offer of a secret key: the worker can verify seals made with it."""
+    return _KEY + id
+
+
+class NotRunnableHere(PassesThrough):
+    """A living worker that serves the token's queue has, or may have, what this process lacks."""
+
+
+class TaskMissing(NotRunnableHere):
+    """No living worker that serves the token's queue has it."""
+
+    def __init__(self, message: str, offer: str, missing_for: float) -> None:
+        """``missing_for``: seconds for which this process has known that no worker has it."""
+        super().__init__(message)
+        self.offer = offer
+        self.missing_for = missing_for
+
+
+class RunsInProgram(NotRunnableHere):
+    """A remote task: programs that claim its queue run it, not workers of ours."""
+
+    def __init__(self, task: str, queue: str) -> None:
+        super().__init__(f"task '{task}' is remote: it runs in a program that claims the queue '{queue}'")
+        self.task = task
+        self.queue = queue
+
+
+class OwnWorkflows(Protocol):
+    """The Python workflows of this process's program."""
+
+    @property
+    def versions(self) -> Container[str]:
+        """Content hashes of their versions."""
+
+    def is_newer(self, definition: Definition) -> bool:
+        """Return True if it is a later version of one of them."""
+
+
+class Capabilities:
+    def __init__(
+        self,
+        colleagues: LiveWorkers,
+        own: OwnWorkflows,
+        archive: Archive,
+        declarations: RemoteDeclarations | None = None,
+        missing: MissingTasks | None = None,
+        tasks: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """``missing``: None if a task that no worker has is not waited for. ``tasks``: those of this process."""
+        self.colleagues = colleagues
+        self._own = own
+        self._declarations = declarations
+        self._archive = archive
+        self._missing = missing
+        self._tasks = tasks
+        self._versions: OrderedDict[str, str] = OrderedDict()
+
+    def has_version(self, hash: str) -> bool:
+        """Return True for a version of this process's own program."""
+        return hash in self._own.versions
+
+    def stop_waiting(self) -> None:
+        """Fail steps at once from now on whose task or node type no worker has."""
+        self._missing = None
+
+    async def look_for_task(self, name: str, run: NodeContext) -> None:
+        """Raise NotRunnableHere if a living worker has the task, and TaskMissing if none has it and it is waited
+        for.
+        """
+        if isinstance(run, UsesTransactions):
+            await self._look_for_declaration(name)
+        await self._look_for(task_offer(name), f"task '{name}'", run, did_you_mean(name, self._tasks()))
+
+    async def look_for_node_type(self, name: str, run: NodeContext) -> None:
+        """Do the same for a node that a script runs."""
+        await self._look_for(node_offer(name), f"node type '{name}'", run)
+
+    async def _look_for(self, offer: str, what: str, run: NodeContext, meant: str = "") -> None:
+        if not isinstance(run, UsesTransactions):
+            return
+        lease, missing = run.own_lease, self._missing
+        missing_for = missing.known_for(offer, lease.queue) if missing is not None else None
+        if missing_for is None:
+            if await self._has(offer, lease.queue):
+                if missing is not None:
+                    missing.found(offer, lease.queue)
+                raise NotRunnableHere(f"{what} is not registered in this process; another worker has it")
+            if missing is None:
+                return
+            missing_for = missing.note(offer, lease.queue)
+        raise TaskMissing(
+            f"{what} is missing in every running worker; start or deploy a program that has it"
+            f" ({await self._place(lease)}, queue '{lease.queue}'){meant}",
+            offer,
+            missing_for,
+        )
+
+    async def _place(self, lease: Lease) -> str:
+        version = self._versions.get(lease.definition) or await self._version(lease.definition)
+        if lease.kind != "task":
+            return f"node '{lease.node}' of {version}"
+        line = decode_task(lease.data).line
+        return f"line {line} of {version}" if line and version else version or "a task on its own"
+
+    async def _version(self, hash: str) -> str:
+        """Return a description of the version, empty if no definition has this hash. Cached: it is read once for many
+        waiting tokens.
+        """
+        with _asking(version_offer(hash)):
+            found = await self._archive.definition_by_hash(hash) if hash else None
+        named = f"version {found.version} of '{found.name}'" if found is not None else ""
+        self._versions[hash] = named
+        if len(self._versions) > VERSIONS_NAMED:
+            self._versions.popitem(last=False)
+        return named
+
+    async def _look_for_declaration(self, name: str) -> None:
+        if self._declarations is None:
+            return
+        with _asking(task_offer(name)):
+            declared = await self._declarations.of(name)
+        if declared is not None:
+            raise RunsInProgram(name, declared.queue)
+
+    async def look_for_version(self, definition: Definition, lacking: frozenset[str], queue: str) -> None:
+        """Check whether another process should run a turn of a version that is not this program's own, and that uses
+        names this program lacks.
+
+        - A living worker has the version: raises NotRunnableHere.
+        - The version is newer, and no worker has it: raises BadConfiguration, so that the turn waits for one.
+        - The version is older: the turn runs here, and may not need what was removed.
+        """
+        uses = listed(sorted(lacking))
+        if await self._has(version_offer(definition.hash), queue):
+            raise NotRunnableHere(
+                f"this version of the workflow uses {uses}, which the program of this process does not have; another"
+                " worker has the version"
+            )
+        if self._own.is_newer(definition):
+            raise BadConfiguration(
+                f"version {definition.version} of '{definition.name}' uses {uses}, which the older program of this"
+                " process does not have; start a worker with the newer one"
+            )
+
+    async def look_for_key(self, id: str, queue: str) -> None:
+        """Raise NotRunnableHere if a living worker has the key. An empty ``id`` means any key."""
+        wanted = key_offer(id)
+
+        def has_it(offers: Iterable[str]) -> bool:
+            return any(offer.startswith(wanted) if not id else offer == wanted for offer in offers)
+
+        with _asking(wanted):
+            found = await self.colleagues.any(lambda info: has_it(info.offers) and queue in info.queues)
+        if found:
+            raise NotRunnableHere(
+                "the snapshot needs a secret key that this process does not have; another worker has it"
+            )
+
+    async def _has(self, offer: str, queue: str) -> bool:
+        with _asking(offer):
+            return await self.colleagues.any(lambda info: offer in info.offers and queue in info.queues)
+
+
+@contextmanager
+def _asking(offer: str) -> Iterator[None]:
+    """Raise NotRunnableHere during an outage: a step must not fail because another worker could not be looked up."""
+    try:
+        yield
+    except OperatorError as error:
+        raise NotRunnableHere(f"it cannot be asked whether another worker has {offer}: {error}") from error

@@ -1,0 +1,163 @@
+"""Worker slots by workflow, and the workflows that hold their share."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+
+from dalsegno.engine.definitions import Definitions
+from dalsegno.model.token import Lease, may_run_long
+from dalsegno.ports.shares import share_of
+
+UNKNOWN = ""
+"""Workflow of definitions that are not loaded yet: together they count as one."""
+REMEMBERED = 10_000
+FEW = 20
+"""A workflow that holds less than one slot in this many never counts as crowding."""
+CROWDS_FOR = 1.0
+"""Seconds for which a workflow counts as crowding at least: claims for others cost less while the set stays the
+same.
+"""
+
+current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=None)
+"""The first lease of the current asyncio task; all leases it runs belong to one execution."""
+
+
+class HeldSlot:
+    """A slot in use, the workflow it counts for, and whether a step in it may take long."""
+
+    __slots__ = ("is_long", "lease", "workflow")
+
+    def __init__(self, lease: Lease, workflow: str) -> None:
+        self.lease = lease
+        self.workflow = workflow
+        self.is_long = False
+
+
+class SlotShares:
+    """The number of slots that each workflow holds, by name; all versions of a workflow count together.
+
+    The share of a workflow bounds leases that may take long. Bookkeeping steps and turns of scripts do not count
+    towards it: cancellations and timeouts need them.
+    """
+
+    def __init__(self, concurrency: int, share: float, definitions: Definitions) -> None:
+        self.most = share_of(concurrency, share)
+        self.is_bounded = self.most < concurrency
+        self._concurrency = concurrency
+        self._definitions = definitions
+        self.names: dict[str, str] = {}
+        """Names of workflows by definition hash."""
+        self._held: dict[str, int] = {}
+        self._long: dict[str, int] = {}
+        """Slots with a step that may take long."""
+        self._unknown: dict[HeldSlot, None] = {}
+        self._crowding: dict[str, float] = {}
+        """Time until which each workflow counts as crowding."""
+
+    def take(self, lease: Lease) -> HeldSlot | None:
+        """Take a slot. Return None if slots are not counted."""
+        if not self.is_bounded:
+            return None
+        slot = HeldSlot(lease, self.workflow_of(lease))
+        if slot.workflow == UNKNOWN:
+            self._unknown[slot] = None
+        self._held[slot.workflow] = self._held.get(slot.workflow, 0) + 1
+        if may_run_long(lease.kind, lease.execution_kind):
+            self.may_run_long(slot)
+        return slot
+
+    def may_run_long(self, slot: HeldSlot | None) -> None:
+        """Note that the step that runs in the slot now may take long."""
+        if slot is not None and not slot.is_long:
+            slot.is_long = True
+            self._long[slot.workflow] = self._long.get(slot.workflow, 0) + 1
+
+    def free(self, slot: HeldSlot | None) -> None:
+        """Free a slot."""
+        if slot is None:
+            return
+        self._unknown.pop(slot, None)
+        _count_down(self._held, slot.workflow)
+        if slot.is_long:
+            _count_down(self._long, slot.workflow)
+
+    def full(self) -> list[str]:
+        """Return the workflows that hold their share."""
+        if self._unknown:
+            self._name_unknown()
+        return [name for name, held in self._long.items() if held >= self.most]
+
+    def crowding(self, now: float) -> list[str]:
+        """Return the workflows that hold more than an equal part while many slots are in use. Other workflows precede
+        them.
+        """
+        if self._unknown:
+            self._name_unknown()
+        if self.is_bounded and 2 * sum(self._held.values()) >= self._concurrency:
+            equal = max(self.most // len(self._held), self._concurrency // FEW, 1)
+            until = now + CROWDS_FOR
+            self._crowding |= {name: until for name, held in self._held.items() if held >= equal}
+        if self._crowding:
+            self._crowding = {name: until for name, until in self._crowding.items() if until > now}
+        return list(self._crowding)
+
+    def holds_few(self, slot: HeldSlot | None) -> bool:
+        """Return True if the workflow in the slot holds so few slots that it delays no other."""
+        return slot is not None and self._held[slot.workflow] * FEW <= self._concurrency
+
+    def room(self, name: str) -> int:
+        """Return the number of further leases that the workflow may have."""
+        return self.most - self._long.get(name, 0)
+
+    def room_for_any(self) -> int:
+        """Return the number of leases that may be claimed without knowing their workflow, full workflows excluded."""
+        return self.most - max((held for held in self._long.values() if held < self.most), default=0)
+
+    def allows(self, lease: Lease) -> bool:
+        if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
+            return True
+        return self.room(self.workflow_of(lease)) > 0
+
+    def workflow_of(self, lease: Lease) -> str:
+        """Return the workflow of a lease. A task that was handed over, or started alone, is a workflow of its own."""
+        if not lease.definition:
+            return lease.node
+        known = self.names.get(lease.definition)
+        return known if known is not None else self._look_up(lease.definition)
+
+    def current_workflow(self) -> str:
+        """Return the workflow that the current asyncio task runs."""
+        lease = current_lease.get()
+        return self.workflow_of(lease) if lease is not None else UNKNOWN
+
+    def _look_up(self, hash: str) -> str:
+        program = self._definitions.cached(hash) or self._definitions.cached_script(hash)
+        if program is None:
+            return UNKNOWN
+        self.learn(hash, program.definition.name)
+        return program.definition.name
+
+    def learn(self, hash: str, name: str) -> None:
+        """Note the name of a workflow whose definition is not loaded here."""
+        if len(self.names) >= REMEMBERED:
+            self.names.clear()
+        self.names[hash] = name
+
+    def _name_unknown(self) -> None:
+        for slot in list(self._unknown):
+            name = self.workflow_of(slot.lease)
+            if name != UNKNOWN:
+                is_long = slot.is_long
+                self.free(slot)
+                slot.workflow, slot.is_long = name, False
+                self._held[name] = self._held.get(name, 0) + 1
+                if is_long:
+                    self.may_run_long(slot)
+
+
+def _count_down(counts: dict[str, int], name: str) -> None:
+    left = counts[name] - 1
+    if left:
+        counts[name] = left
+    else:
+        del counts[name]

@@ -1,0 +1,95 @@
+"""Records long runs as started while they continue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+from dalsegno.core.graph.step_input import RunRecord, StepInput, encode_record, run_event
+from dalsegno.core.graph.token_body import Body
+from dalsegno.engine.committer import Committer
+from dalsegno.engine.definitions import Definitions
+from dalsegno.model.effect import MarkStarted
+from dalsegno.model.event import NewEvent
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
+
+AFTER = 0.1
+"""Seconds after which a run is recorded as started."""
+
+
+class RunWatch:
+    """Base class of periodic checks of a worker's runs. ``running`` and ``started`` are the worker's: its leases, and
+    their start times.
+    """
+
+    def __init__(self, running: Mapping[str, Lease], started: Mapping[str, float]) -> None:
+        self.running = running
+        self.started = started
+        self.busy = asyncio.Event()
+        """Set while anything may be running."""
+
+    async def rounds(self, seconds: float) -> AsyncIterator[float]:
+        """Yield the time of the event loop at intervals while anything may be running."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            await self.busy.wait()
+            await asyncio.sleep(seconds)
+            if not self.running:
+                self.busy.clear()
+            yield clock()
+
+
+class LongRuns(RunWatch):
+    """A periodic check that records each long run as started, once, so that observers see what is running."""
+
+    def __init__(
+        self,
+        running: Mapping[str, Lease],
+        started: Mapping[str, float],
+        committer: Committer,
+        definitions: Definitions,
+    ) -> None:
+        super().__init__(running, started)
+        self.committer = committer
+        self.definitions = definitions
+        self._shown: set[str] = set()
+
+    async def show(self) -> None:
+        async for now in self.rounds(AFTER):
+            self._show(now)
+
+    def _show(self, now: float) -> None:
+        self._shown &= self.started.keys()
+        late = [token for token, since in self.started.items() if since < now - AFTER]
+        for token in late:
+            lease = self.running.get(token)
+            if token in self._shown or lease is None or lease.kind not in ("node", "task"):
+                continue
+            self._shown.add(token)
+            at, ago = self.committer.ledger.now(), now - self.started[token]
+            if started := started_transition(lease, self.definitions, at, ago):
+                self.committer.commit(started)
+
+
+def started_transition(lease: Lease, definitions: Definitions, now: float, ago: float) -> Transition | None:
+    """Return the record of a run that began ``ago`` seconds before ``now``; it is written late with the real start
+    time. None if the definition is not loaded here.
+    """
+    if lease.kind == "task":
+        data = encode_record({"attempt": lease.attempt, "started_at": now - ago})
+        started = NewEvent("TaskStarted", lease.node, "", now, data, lease.token)
+        return shown_as_started(lease, started)
+    program = definitions.cached(lease.definition)
+    if program is None:
+        return None
+    situation = StepInput(program.plan, lease, Body(), now, now)
+    event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now - ago, lease.attempt))
+    return shown_as_started(lease, event)
+
+
+def shown_as_started(lease: Lease, event: NewEvent) -> Transition:
+    """Return a transition that records the start once per lease, however often it is sent, and only while the lease
+    lasts.
+    """
+    return Transition(lease.execution, (MarkStarted(lease.token, lease.fence),), (event,))

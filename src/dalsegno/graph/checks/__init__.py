@@ -1,0 +1,1 @@
+"""Checks of a graph: topology, references, settings and parameters."""

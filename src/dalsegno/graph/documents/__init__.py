@@ -1,0 +1,1 @@
+"""Graph documents: read, normalised and written."""

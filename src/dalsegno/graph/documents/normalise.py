@@ -1,0 +1,272 @@
+"""Normalisation of both spellings to one `Draft`: shapes, ids and names. Semantics are checked elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dalsegno.graph.documents.draft import Draft, DraftEdge, DraftNode
+from dalsegno.graph.documents.findings import Report, kind_of, pointer_to, quoted
+from dalsegno.model.definition import name_problems
+
+TOP_FIELDS = (
+    "name", "description", "tags", "input_schema", "timeout", "output", "concurrency", "nodes", "edges", "dag",
+)  # fmt: skip
+NODE_FIELDS = (
+    "id", "name", "type", "handler", "parameters", "config", "dependencies", "trigger", "retry", "timeout", "queue",
+    "concurrency", "credentials", "error",
+)  # fmt: skip
+EDGE_FIELDS = ("id", "src", "dst", "is_error")
+RESERVED_IDS = ("trigger", "item", "index", "json", "execution", "node", "input")
+
+_NODE_FIELDS, _EDGE_FIELDS = frozenset(NODE_FIELDS), frozenset(EDGE_FIELDS)
+_ID = re.compile(r"\w[\w.:-]{0,127}")
+_ERROR_MARKS = {
+    True: True, "error": True, "true": True,
+    False: False, "false": False, "success": False, "": False, None: False,
+}  # fmt: skip
+_FOREIGN_ENDS = {"src": ("source", "from"), "dst": ("target", "to")}
+# Misspellings worth a warning. Any other unknown field counts as a display field and is kept.
+_SIMILARITY = 0.8
+
+
+def normalise(data: Mapping[str, Any], default_name: str | None, report: Report) -> Draft:
+    holder, container = _holder(data, report)
+    nodes = _list(holder, "nodes", container, report)
+    edges = _list(holder, "edges", container, report)
+    depends = any(isinstance(node, dict) and node.get("dependencies") for node in nodes)
+    draft = Draft(
+        name=_name(data, default_name, report),
+        fields=data,
+        container=container,
+        joins_all=not edges and (depends or bool(container)),
+    )
+    _warn_unknown(data, TOP_FIELDS, "", report)
+    _warn_of_settings(data, report)
+    for index, node in enumerate(nodes):
+        _add_node(draft, node, f"{container}/nodes/{index}", report)
+    for index, edge in enumerate(edges):
+        _add_edge(draft, edge, f"{container}/edges/{index}", report)
+    _add_dependencies(draft, mixed=bool(edges), report=report)
+    return draft
+
+
+def _holder(data: Mapping[str, Any], report: Report) -> tuple[Mapping[str, Any], str]:
+    dag = data.get("dag")
+    if dag is None:
+        return data, ""
+    if not isinstance(dag, dict):
+        report.error("/dag", "wrong-type", f"'dag' must be an object with 'nodes', not {kind_of(dag)}.")
+        return {}, "/dag"
+    if data.get("nodes"):
+        report.error(
+            "/nodes", "mixed-spelling", "Nodes stand both here and in 'dag'; keep one of the two lists."
+        )
+    return dag, "/dag"
+
+
+def _list(holder: Mapping[str, Any], key: str, container: str, report: Report) -> list[Any]:
+    value = holder.get(key)
+    if value is None or isinstance(value, list):
+        return value or []
+    report.error(f"{container}/{key}", "wrong-type", f"'{key}' must be a list, not {kind_of(value)}.")
+    return []
+
+
+def _name(data: Mapping[str, Any], default_name: str | None, report: Report) -> str:
+    name = data.get("name")
+    if name is None:
+        name = default_name or "workflow"
+    if not isinstance(name, str):
+        report.error("/name", "wrong-type", f"'name' must be text, not {kind_of(name)}.")
+        return "workflow"
+    for problem in name_problems(name):
+        report.error("/name", "bad-name", problem)
+    return name
+
+
+def _warn_unknown(fields: Mapping[str, Any], known: tuple[str, ...], pointer: str, report: Report) -> None:
+    for key in fields:
+        if key in known:
+            continue
+        close = report.closest(key, known, _SIMILARITY)
+        if close and close not in fields:
+            message = f"The field {quoted(key)} is not read; did you mean '{close}'?"
+            report.warn(pointer_to(pointer, key), "unknown-field", message)
+
+
+def _warn_of_settings(data: Mapping[str, Any], report: Report) -> None:
+    """Warn about ``settings``.
+
+    A graph has none, and those of scripts and Python workflows would be ignored silently.
+    """
+    settings = data.get("settings")
+    found = [(key, pointer_to("/settings", key)) for key in settings] if isinstance(settings, dict) else []
+    if "cancel_grace" in data:
+        found.append(("cancel_grace", "/cancel_grace"))
+    for key, pointer in found:
+        if key == "cancel_grace":
+            message = (
+                "'cancel_grace' has no effect in a graph: it ends without a clean-up when it is cancelled."
+            )
+            report.warn(pointer, "no-effect", message)
+        elif key in TOP_FIELDS:
+            message = f"{quoted(key)} is not read in 'settings'; write it at the top of the document."
+            report.warn(pointer, "unknown-field", message)
+        else:
+            message = f"A graph has no setting {quoted(key)}; nothing reads it."
+            report.warn(pointer, "unknown-field", message)
+
+
+def _add_node(draft: Draft, fields: Any, pointer: str, report: Report) -> None:
+    if not isinstance(fields, dict):
+        report.error(
+            pointer, "wrong-type", f"A node must be an object with 'id' and 'type', not {kind_of(fields)}."
+        )
+        return
+    if not _NODE_FIELDS.issuperset(fields):
+        _warn_unknown(fields, NODE_FIELDS, pointer, report)
+    identifier = _node_id(fields, pointer, report)
+    key, parameters = _parameters(fields, pointer, report)
+    node = DraftNode(
+        id=identifier or "",
+        name=_node_name(fields, identifier or "", pointer, report),
+        type=_type(fields, pointer, report),
+        pointer=pointer,
+        fields=fields,
+        written=parameters,
+        parameters=parameters,
+        parameters_pointer=f"{pointer}/{key}",
+        attached=identifier is not None and identifier not in draft.by_id,
+    )
+    draft.nodes.append(node)
+    if node.attached:
+        draft.by_id[node.id] = node
+    elif identifier is not None:
+        other = draft.by_id[identifier].pointer
+        message = f"The id {quoted(identifier)} is taken by the node at {other}; give each node its own."
+        report.error(f"{pointer}/id", "duplicate-id", message)
+
+
+def _node_id(fields: Mapping[str, Any], pointer: str, report: Report) -> str | None:
+    identifier = fields.get("id")
+    if identifier is None:
+        report.error(pointer, "missing-id", "The node has no 'id'; give it one.")
+    elif not isinstance(identifier, str):
+        message = f"A node's id must be text, not {kind_of(identifier)}; write it in quotes."
+        report.error(f"{pointer}/id", "bad-id", message)
+    elif not _ID.fullmatch(identifier):
+        message = (
+            f"{quoted(identifier)} cannot be a node's id: use up to 128 letters, digits, '_', '-', '.' or ':', "
+            "and begin with a letter, a digit or '_' (a 'name' may hold anything)."
+        )
+        report.error(f"{pointer}/id", "bad-id", message)
+    else:
+        return identifier
+    return None
+
+
+def _node_name(fields: Mapping[str, Any], identifier: str, pointer: str, report: Report) -> str:
+    name = fields.get("name")
+    if name is None or name == "":
+        return identifier
+    if not isinstance(name, str):
+        report.error(f"{pointer}/name", "wrong-type", f"A node's name must be text, not {kind_of(name)}.")
+        return identifier
+    return name
+
+
+def _type(fields: Mapping[str, Any], pointer: str, report: Report) -> str:
+    key = "handler" if "handler" in fields and "type" not in fields else "type"
+    if "handler" in fields and "type" in fields and fields["handler"] != fields["type"]:
+        report.error(
+            f"{pointer}/handler", "mixed-spelling", "'type' and 'handler' disagree; keep one of them."
+        )
+    value = fields.get(key)
+    if isinstance(value, str) and value:
+        return value
+    if value is None and fields.get("trigger") is True:
+        return "manual"
+    if value is None:
+        report.error(pointer, "missing-type", "The node has no 'type'; say what it does.")
+    else:
+        report.error(f"{pointer}/{key}", "wrong-type", f"A node's type must be text, not {kind_of(value)}.")
+    return ""
+
+
+def _parameters(fields: Mapping[str, Any], pointer: str, report: Report) -> tuple[str, dict[str, Any]]:
+    written = "config" in fields or "handler" in fields
+    key = "config" if written and "parameters" not in fields else "parameters"
+    if fields.get("config") and fields.get("parameters"):
+        report.error(f"{pointer}/config", "mixed-spelling", "Use 'parameters' or 'config', not both.")
+    value = fields.get(key)
+    if value is None or isinstance(value, dict):
+        return key, value or {}
+    report.error(f"{pointer}/{key}", "wrong-type", f"'{key}' must be an object, not {kind_of(value)}.")
+    return key, {}
+
+
+def _add_edge(draft: Draft, fields: Any, pointer: str, report: Report) -> None:
+    if not isinstance(fields, dict):
+        report.error(
+            pointer, "wrong-type", f"An edge must be an object with 'src' and 'dst', not {kind_of(fields)}."
+        )
+        return
+    if not _EDGE_FIELDS.issuperset(fields):
+        _warn_unknown(fields, EDGE_FIELDS, pointer, report)
+    src, dst = _end(fields, "src", pointer, report), _end(fields, "dst", pointer, report)
+    identifier = fields.get("id", f"{src}->{dst}")
+    if not isinstance(identifier, str) or not 0 < len(identifier) <= 300:
+        report.error(f"{pointer}/id", "bad-id", "An edge's id must be text of 1 to 300 characters.")
+        return
+    mark = fields.get("is_error")
+    if isinstance(mark, str | bool | None) and mark in _ERROR_MARKS:
+        is_error = _ERROR_MARKS[mark]
+    else:
+        report.error(f"{pointer}/is_error", "wrong-type", "'is_error' must be true, false or 'error'.")
+        is_error = False
+    if src is not None and dst is not None:
+        draft.edges.append(DraftEdge(identifier, src, dst, is_error, pointer))
+
+
+def _end(fields: Mapping[str, Any], key: str, pointer: str, report: Report) -> str | None:
+    value = fields.get(key)
+    if isinstance(value, str):
+        return value
+    if value is not None:
+        report.error(f"{pointer}/{key}", "wrong-type", f"'{key}' must be a node's id, not {kind_of(value)}.")
+        return None
+    foreign = next((name for name in _FOREIGN_ENDS[key] if name in fields), None)
+    hint = f"; rename '{foreign}' to '{key}'" if foreign else "; name the node's id"
+    report.error(pointer, "missing-end", f"The edge has no '{key}'{hint}.")
+    return None
+
+
+def _add_dependencies(draft: Draft, *, mixed: bool, report: Report) -> None:
+    for node in draft.nodes:
+        listed = node.fields.get("dependencies")
+        pointer = f"{node.pointer}/dependencies"
+        if not listed and (listed is None or isinstance(listed, list)):
+            continue
+        if not isinstance(listed, list):
+            message = f"'dependencies' must be a list of node ids, not {kind_of(listed)}."
+            report.error(pointer, "wrong-type", message)
+        elif mixed:
+            message = "The document lists 'edges' as well as 'dependencies'; use one of the two."
+            report.error(pointer, "mixed-spelling", message)
+        elif node.attached:
+            _depend(draft, node, listed, pointer, report)
+
+
+def _depend(draft: Draft, node: DraftNode, listed: list[Any], pointer: str, report: Report) -> None:
+    seen: set[str] = set()
+    for index, source in enumerate(listed):
+        place = f"{pointer}/{index}"
+        if not isinstance(source, str):
+            report.error(place, "wrong-type", f"A dependency must be a node's id, not {kind_of(source)}.")
+        elif source in seen:
+            report.error(place, "duplicate-dependency", f"{quoted(source)} is listed twice; keep one.")
+        else:
+            seen.add(source)
+            draft.edges.append(DraftEdge(f"{source}->{node.id}", source, node.id, False, place, listed=False))

@@ -1,0 +1,1 @@
+"""Expressions of graphs: compiled once, evaluated by the machine in `lang.runtime`."""

@@ -1,0 +1,1 @@
+"""The grammar of expressions: lexer, parser and syntax tree."""

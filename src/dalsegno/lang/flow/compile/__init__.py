@@ -1,0 +1,1 @@
+"""The compiler from scripts to bytecode."""

@@ -1,0 +1,252 @@
+"""Blocks, branches, loops and ``try``, and the exits from them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from dalsegno.lang.expressions.syntax.tree import Arrow, NamePattern
+from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
+from dalsegno.lang.flow.compile.expressions import ScriptExpressions
+from dalsegno.lang.flow.compile.jumps import AT_ITS_END, BY_THROWING, FIRST_EXIT, Cleanup, Context, Exit, Loop
+from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
+from dalsegno.lang.flow.syntax.statements import (
+    Block,
+    For,
+    ForEach,
+    Function,
+    If,
+    Return,
+    Statement,
+    Try,
+    While,
+)
+from dalsegno.lang.runtime.code import Shelter
+from dalsegno.lang.runtime.instructions import BINARY_NAMES
+from dalsegno.lang.runtime.opcodes import Op
+
+_EQUAL = BINARY_NAMES.index("==")
+
+
+class Branching(ScriptExpressions):
+    """The part of the script compiler that handles control flow."""
+
+    def __init__(self, source: str, assigned: frozenset[str] = frozenset()) -> None:
+        super().__init__(source)
+        self.assigned = assigned
+        self.implicit: set[str] = set()
+        """Names that are assigned without a declaration in scope."""
+        self.contexts: list[Context] = []
+        self.returns: list[tuple[int, int]] = []
+        """Jumps of the main function to its end outside of any ``try``, with their offsets in the source."""
+
+    @abstractmethod
+    def statement(self, statement: Statement) -> None: ...
+
+    @abstractmethod
+    def hoist(self, functions: Iterable[Function]) -> None: ...
+
+    @abstractmethod
+    def rebind(self, pattern: NamePattern) -> None: ...
+
+    # blocks
+
+    @contextmanager
+    def scope(
+        self, names: Sequence[tuple[str | None, bool]], offset: int, prepare: bool = True
+    ) -> Iterator[int]:
+        """Open a scope whose variables are created anew on each entry; yield the first one's slot."""
+        here = self.here
+        mark = here.open_scope(names)
+        if prepare:
+            here.prepare_scope(mark, at=offset)
+        yield here.scopes[mark].first
+        here.close_scope(mark)
+
+    def block(self, block: Block) -> None:
+        with self.scope(declared_names(block.body), block.offset):
+            self.hoist(functions_of(block))
+            for statement in block.body:
+                self.statement(statement)
+
+    def function_body(self, node: Arrow) -> None:
+        outer, self.contexts = self.contexts, []
+        if isinstance(node.body, Block):
+            self.block(node.body)
+            self.here.emit(Op.CONSTANT, self.pool.add(None), at=node.body.offset)
+            self.here.emit(Op.RETURN, at=node.body.offset)
+        else:
+            super().function_body(node)
+        self.contexts = outer
+
+    def if_else(self, statement: If) -> None:
+        """Compile a chain of ``else if`` in a loop, so that a long chain does not recurse deeply."""
+        here = self.here
+        ends: list[int] = []
+        branch: Block | None = None
+        while True:
+            self.node(statement.test)
+            otherwise = here.emit(Op.JUMP_IF_FALSE, at=statement.offset)
+            self.block(statement.then)
+            branch = statement.otherwise
+            if branch is None:
+                here.land(otherwise)
+                break
+            ends.append(here.emit(Op.JUMP, at=statement.offset))
+            here.land(otherwise)
+            if len(branch.body) != 1 or not isinstance(branch.body[0], If):
+                self.block(branch)
+                break
+            statement = branch.body[0]
+        here.land(*ends)
+
+    # loops
+
+    def repeating(self, statement: While) -> None:
+        here, loop = self.here, Loop()
+        top = here.position
+        self.node(statement.test)
+        loop.breaks.append(here.emit(Op.JUMP_IF_FALSE, at=statement.offset))
+        self.loop_body(loop, statement.body)
+        here.land(*loop.continues)
+        here.emit(Op.JUMP, 0, top, at=statement.offset)
+        here.land(*loop.breaks)
+
+    def loop_body(self, loop: Loop, body: Block) -> None:
+        self.contexts.append(loop)
+        self.block(body)
+        self.contexts.pop()
+
+    def for_each(self, statement: ForEach) -> None:
+        here, loop, at = self.here, Loop(), statement.offset
+        self.node(statement.subject)
+        with self.scope([(None, False)], at, prepare=False) as iteration:
+            here.emit(Op.ITERATE, iteration, OVER_KEYS if statement.over == "in" else OVER_ITEMS, at=at)
+            top = here.emit(Op.NEXT, iteration, at=at)
+            constant = statement.declares == "const"
+            names = pattern_names(statement.pattern) if statement.declares else ()
+            with self.scope([(name, constant) for name in names], at):
+                self.take_apart(statement.pattern, self.bind if statement.declares else self.rebind)
+                self.loop_body(loop, statement.body)
+            here.land(*loop.continues)
+            here.emit(Op.JUMP, 0, top, at=at)
+            here.land(top, *loop.breaks)
+
+    def counting(self, statement: For) -> None:
+        """Compile ``for``.
+
+        Each turn has its own variables: closures made in one turn do not see the next one's step.
+        """
+        here, loop, at = self.here, Loop(), statement.offset
+        names = declared_names(statement.init)
+        with self.scope(names, at) as first:
+            for part in statement.init:
+                self.statement(part)
+            top = here.position
+            if statement.test is not None:
+                self.node(statement.test)
+                loop.breaks.append(here.emit(Op.JUMP_IF_FALSE, at=at))
+            self.loop_body(loop, statement.body)
+            here.land(*loop.continues)
+            if any(slot in here.boxed for slot in range(first, first + len(names))):
+                here.emit(Op.RENEW, first, first + len(names), at=at)
+            for part in statement.step:
+                self.statement(part)
+            here.emit(Op.JUMP, 0, top, at=at)
+            here.land(*loop.breaks)
+
+    # exits
+
+    def returning(self, statement: Return) -> None:
+        if statement.value is None:
+            self.here.emit(Op.CONSTANT, self.pool.add(None), at=statement.offset)
+        else:
+            self.node(statement.value)
+        self.leave("return", statement.offset)
+
+    def leave(self, way: Exit, at: int) -> None:
+        """Compile an exit; the value of a ``return`` is on the stack."""
+        here = self.here
+        for context in reversed(self.contexts):
+            if isinstance(context, Cleanup):
+                if way == "return":
+                    here.store(context.value, at=at)
+                self.enter_cleanup(context, context.number_of(way), at)
+                return
+            if way != "return":
+                jumps = context.breaks if way == "break" else context.continues
+                jumps.append(here.emit(Op.JUMP, at=at))
+                return
+        if way != "return":
+            self.fail("TypeError", f"'{way}' stands outside of a loop", at)
+        elif here.parent is None:
+            self.returns.append((here.emit(Op.JUMP, at=at), at))
+        else:
+            here.emit(Op.RETURN, at=at)
+
+    def enter_cleanup(self, cleanup: Cleanup, mode: int, at: int) -> None:
+        self.here.emit(Op.CONSTANT, self.pool.add(mode), at=at)
+        self.here.store(cleanup.mode, at=at)
+        cleanup.entries.append(self.here.emit(Op.JUMP, at=at))
+
+    # try
+
+    def trying(self, statement: Try) -> None:
+        if statement.cleanup is None:
+            self.catching(statement)
+            return
+        here, at = self.here, statement.offset
+        with self.scope([(None, False), (None, False)], at) as first:
+            cleanup = Cleanup(first, first + 1)
+            self.contexts.append(cleanup)
+            start = here.position
+            self.catching(statement)
+            stop = here.position
+            self.contexts.pop()
+            self.enter_cleanup(cleanup, AT_ITS_END, at)
+            here.shelters.append(Shelter(start, stop, here.position))
+            here.store(cleanup.value, at=at)
+            here.emit(Op.CONSTANT, self.pool.add(BY_THROWING), at=at)
+            here.store(cleanup.mode, at=at)
+            here.land(*cleanup.entries)
+            self.block(statement.cleanup)
+            self.go_on(cleanup, at)
+
+    def go_on(self, cleanup: Cleanup, at: int) -> None:
+        """Continue after a ``finally`` block with the action that was pending when it was entered."""
+        here = self.here
+        after = self.unless_mode(cleanup, BY_THROWING, at)
+        here.load(cleanup.value, at=at)
+        here.emit(Op.THROW, at=at)
+        here.land(after)
+        for number, way in enumerate(cleanup.exits, FIRST_EXIT):
+            after = self.unless_mode(cleanup, number, at)
+            if way == "return":
+                here.load(cleanup.value, at=at)
+            self.leave(way, at)
+            here.land(after)
+
+    def unless_mode(self, cleanup: Cleanup, mode: int, at: int) -> int:
+        self.here.load(cleanup.mode, at=at)
+        self.here.emit(Op.CONSTANT, self.pool.add(mode), at=at)
+        self.here.emit(Op.BINARY, _EQUAL, at=at)
+        return self.here.emit(Op.JUMP_IF_FALSE, at=at)
+
+    def catching(self, statement: Try) -> None:
+        """Compile the body, and the handler if there is one."""
+        here, handler = self.here, statement.handler
+        start = here.position
+        self.block(statement.body)
+        if handler is None:
+            return
+        done = here.emit(Op.JUMP, at=statement.offset)
+        here.shelters.append(Shelter(start, done, here.position))
+        names = pattern_names(statement.caught) if statement.caught is not None else ()
+        with self.scope([(name, False) for name in names], handler.offset):
+            if statement.caught is None:
+                here.emit(Op.DROP, at=handler.offset)
+            else:
+                self.take_apart(statement.caught, self.bind)
+            self.block(handler)
+        here.land(done)

@@ -1,0 +1,105 @@
+"""Variables as readable data: JSON, with descriptive text for values without a JSON form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dalsegno.lang.flow.runtime.instructions import Iteration
+from dalsegno.lang.flow.snapshot.read import decoded
+from dalsegno.lang.runtime.effects import ErrorValue
+from dalsegno.lang.runtime.frames import Frame
+from dalsegno.lang.runtime.limits import MAX_NESTING
+from dalsegno.lang.runtime.promises import Group, Promise, describe, in_words
+from dalsegno.lang.values.kinds import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
+from dalsegno.lang.values.numbers import number_text
+
+if TYPE_CHECKING:
+    from dalsegno.lang.flow.runtime.runner import Runner
+
+_GIVEN = ("Inputs", "Context")
+MOST = 100_000
+"""Maximum number of parts shown: a value can refer to itself in many places and would be endless."""
+
+
+_TEXT_PART = 200
+"""Characters of text that count as one part."""
+
+
+def variables_of(runner: Runner) -> dict[str, Any]:
+    """Return the variables by name: workflow-wide ones, then those of every running function, outermost first."""
+    found = {name: value for name, value in runner.globals.items() if name not in _GIVEN}
+    for frame in runner.frames:
+        if isinstance(frame, Frame):
+            for name, cell in zip(frame.function.capture_names, frame.cells, strict=True):
+                found[name] = cell.value
+            found |= _in_scope(frame)
+    return {name: shown(value) for name, value in found.items() if _is_set(value)}
+
+
+def _in_scope(frame: Frame) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for scope in frame.function.scopes:
+        if scope.start < frame.position < scope.stop:
+            for slot, name in enumerate(scope.names, scope.first):
+                if name is not None:
+                    value = frame.slots[slot]
+                    found[name] = value.value if type(value) is Cell else value
+    return found
+
+
+def _is_set(value: Value) -> bool:
+    return value is not UNSET and type(value) is not Iteration
+
+
+def shown(
+    value: Value, left: list[int] | None = None, depth: int = 0, handle: Callable[[Promise], str] = in_words
+) -> Any:
+    """Return the value as JSON.
+
+    ``left`` is the number of parts that may still be shown; ``handle`` returns the text for a single promise.
+    """
+    left = [MOST] if left is None else left
+    left[0] -= 1
+    if type(value) is Vacant:
+        value = decoded(value)
+    if isinstance(value, ErrorValue):
+        value = describe(value)
+    if type(value) is str:
+        return _shown_text(value, left)
+    if not isinstance(value, list | dict):
+        return handle(value) if type(value) is Promise else _word_for(value)
+    if depth > MAX_NESTING or left[0] < 0:
+        return "…"
+    if isinstance(value, list):
+        return [shown(item, left, depth + 1, handle) for item in _first(value, left)]
+    return {key: shown(value[key], left, depth + 1, handle) for key in _first(value, left)}
+
+
+def _shown_text(text: str, left: list[int]) -> str:
+    """Return a text, or its beginning when too many parts were shown. A long text counts as many parts."""
+    left[0] -= len(text) // _TEXT_PART
+    return text if left[0] >= 0 or len(text) <= _TEXT_PART else f"{text[:_TEXT_PART]}…"
+
+
+def _first(items: list[Value] | dict[str, Value], left: list[int]) -> list[Value]:
+    return list(islice(items, max(0, left[0])))
+
+
+def _word_for(value: Value) -> Any:
+    match value:
+        case Group():
+            return in_words(value)
+        case FunctionValue():
+            return f"<function {value.code.name}>"
+        case Builtin():
+            return f"<function {value.name}>"
+        case Configured():
+            return f"<{value.namespace} with options>"
+        case Vacant():
+            return "<stored apart>"
+        case float() if not math.isfinite(value):
+            return number_text(value)
+    return value

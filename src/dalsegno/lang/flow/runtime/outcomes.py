@@ -1,0 +1,85 @@
+"""Outcomes in the form that a script sees: the shapes of groups, and the error of an uncaught value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from dalsegno.lang.errors import ScriptThrow
+from dalsegno.lang.flow.runtime.display import shown
+from dalsegno.lang.runtime.effects import Err, ErrorValue, Ok, Outcome
+from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Verdict, shaped
+from dalsegno.lang.values.kinds import Host, Value, kind_of
+from dalsegno.lang.values.to_text import to_text
+
+MAX_MESSAGE = 2_000
+"""Maximum length of a message made from a thrown value's text; the whole value is the error's data."""
+
+
+def present(group: Group, verdict: Verdict) -> Verdict:
+    """Give a settled group the shape that the function that created it promised."""
+    outcome = verdict.outcome
+    if group.kind == "all_settled" and isinstance(outcome, Ok):
+        outcomes = outcome.value if group.keys is None else list(outcome.value.values())
+        return Verdict(verdict.place, Ok(shaped(group, [_settled(item) for item in outcomes])))
+    if verdict.winner is None or not group.shape:
+        return verdict
+    if group.shape == "kv":
+        if isinstance(outcome, Err):
+            return verdict
+        key = verdict.winner if group.keys is None else group.keys[verdict.winner]
+        return Verdict(verdict.place, Ok({"key": key, "value": outcome.value}), verdict.winner)
+    return Verdict(verdict.place, Ok(_item(group, verdict.winner, outcome)), verdict.winner)
+
+
+def _settled(outcome: Outcome) -> dict[str, Any]:
+    if isinstance(outcome, Ok):
+        return {"status": "fulfilled", "value": outcome.value}
+    return {"status": "rejected", "reason": outcome.error}
+
+
+def _item(group: Group, winner: int, outcome: Outcome) -> dict[str, Any]:
+    """Return the result of ``Task.any`` and ``Task.race``: the item that decided, and its outcome."""
+    item: dict[str, Any] = {"item_id": _id_of(group.items[winner])}
+    if group.kind == "any":
+        return item | {"result": outcome.value if isinstance(outcome, Ok) else None}
+    if isinstance(outcome, Ok):
+        return item | {"status": "completed", "result": outcome.value}
+    return item | {"status": "failed", "error": outcome.error}
+
+
+def _id_of(item: AnyPromise) -> str | None:
+    return item.id if isinstance(item, Promise) else None
+
+
+def with_stack(error: ErrorValue, stack: tuple[str, ...]) -> ErrorValue:
+    """Append the script's frames to an error from outside that is thrown here."""
+    return replace(error, stack=error.stack + stack)
+
+
+def _as_data(value: Value) -> Any:
+    """Convert a value to data; a promise becomes its id, as elsewhere in the language."""
+    return shown(value, handle=lambda promise: promise.id)
+
+
+def uncaught(host: Host, value: Value, stack: tuple[str, ...]) -> ErrorValue:
+    """Return the error that an execution fails with."""
+    if isinstance(value, ErrorValue):
+        return value
+    if isinstance(value, dict):
+        code, message = value.get("code"), value.get("message")
+        if isinstance(code, str) or isinstance(message, str):
+            kind = value.get("type")
+            return ErrorValue(
+                code if isinstance(code, str) else "THROWN",
+                message if isinstance(message, str) else str(code),
+                kind if isinstance(kind, str) else None,
+                _as_data(value.get("data")),
+                stack,
+            )
+    try:
+        message = to_text(value, host)[:MAX_MESSAGE]
+    except ScriptThrow:
+        message = f"a {kind_of(value)} was thrown"
+    return ErrorValue("THROWN", message, data=_as_data(value), stack=stack)

@@ -1,0 +1,1 @@
+"""Scripts (``.flow``): parsing, and the checks before a program runs."""

@@ -1,0 +1,325 @@
+"""The verbs of workflows: sleep, wait for a signal, join promises, limit time, start children.
+
+They create promises, and work only inside a running workflow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Literal, NoReturn, TypeVar, cast, overload
+
+from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.lang.python.compile.unsupported import no_promise, not_a_task
+from dalsegno.lang.python.durable_calls import Caller, CallKind, Durable, current_machine
+from dalsegno.lang.python.errors import OutsideWorkflow
+from dalsegno.lang.python.runtime.nested import NestedCall
+from dalsegno.lang.python.timeouts import Timeout
+from dalsegno.lang.python.values.decisions import Decision, schema_of
+from dalsegno.lang.python.values.typed_values import to_plain
+from dalsegno.lang.runtime.effects import GroupKind
+from dalsegno.lang.runtime.promises import Group, Promise, leaves
+from dalsegno.model.tags import read_tag_changes
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+D = TypeVar("D")
+
+EXCEPTIONS = "exceptions"
+"""The shape of ``gather(…, return_exceptions=True)``."""
+
+Delay = float | str | dt.timedelta | dt.datetime
+
+
+def _machine(verb: str) -> Caller:
+    machine = current_machine()
+    if machine is None:
+        raise OutsideWorkflow(
+            f"{verb}() works only inside a running workflow; tasks and ordinary code use asyncio's or their own means"
+        )
+    return machine
+
+
+def now() -> dt.datetime:
+    """Return the current time in UTC, on the clock of durable timers.
+
+    This is the store's time when the workflow resumed after its last await. It is never before a timer that has fired;
+    a test that skips time moves it.
+    """
+    return dt.datetime.fromtimestamp(_machine("now").now, dt.UTC)
+
+
+def sleep(delay: Delay) -> Awaitable[None]:
+    """Wait on a durable timer: seconds, text such as ``"1h30m"``, a timedelta, or the moment to wake at.
+
+    The timer starts with the call, not with the await.
+    """
+    machine = _machine("sleep")
+    if isinstance(delay, dt.datetime):
+        moment = delay if delay.tzinfo is not None else delay.replace(tzinfo=dt.UTC)
+        return cast(Awaitable[None], machine.timer(moment.timestamp()))
+    return cast(Awaitable[None], machine.timer(machine.now + _seconds(delay, "sleep")))
+
+
+def _seconds(delay: object, verb: str) -> float:
+    try:
+        return parse_duration(delay.total_seconds() if isinstance(delay, dt.timedelta) else delay)
+    except BadDuration as error:
+        raise ValueError(f"{verb}(): {delay!r} {error}") from None
+
+
+def signal(name: str, timeout: float | str | dt.timedelta | None = None) -> Awaitable[Any]:
+    """Wait for the next signal of that name; a signal that arrives earlier is kept.
+
+    After ``timeout`` the await raises ``TimeoutError``.
+    """
+    machine = _machine("signal")
+    if not _is_name(name):
+        raise TypeError(f"signal() takes the signal's name, not {name!r}")
+    due = None if timeout is None else machine.now + _seconds(timeout, "signal")
+    return cast(Awaitable[Any], machine.wait_for_signal(name, due))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+@overload
+def approval(
+    message: str,
+    *,
+    form: type[A],
+    approvers: Sequence[str] | str = ...,
+    timeout: float | str | dt.timedelta | None = ...,
+    signal: str | None = ...,
+) -> Awaitable[Decision[A]]: ...
+@overload
+def approval(
+    message: str,
+    *,
+    form: Mapping[str, Any] | None = ...,
+    approvers: Sequence[str] | str = ...,
+    timeout: float | str | dt.timedelta | None = ...,
+    signal: str | None = ...,
+) -> Awaitable[Decision[Any]]: ...
+def approval(
+    message: str,
+    *,
+    form: type[Any] | Mapping[str, Any] | None = None,
+    approvers: Sequence[str] | str = (),
+    timeout: float | str | dt.timedelta | None = None,
+    signal: str | None = None,
+) -> Any:
+    """Ask people for a decision and return it as a `Decision`.
+
+    The approval is listed and decided like an approval node of a graph. ``form`` says which data an approval needs: a
+    dataclass, a Pydantic model, or a JSON Schema. After ``timeout`` the await raises ``TimeoutError``. ``signal`` names
+    a signal that can also carry the decision.
+    """
+    machine = _machine("approval")
+    if not isinstance(message, str):
+        raise TypeError(f"approval() takes the question as text, not {type(message).__name__}")
+    asked: dict[str, Any] = {"message": message}
+    asked["approvers"] = [approvers] if isinstance(approvers, str) else list(approvers)
+    if form is not None:
+        asked["form"] = schema_of(form)
+    if timeout is not None:
+        asked["timeout"] = _seconds(timeout, "approval")
+    if signal is not None:
+        asked["signal"] = signal
+    plain = to_plain(asked, "approval()")
+    return cast(Any, machine.ask_people(plain, form if isinstance(form, type) else None))
+
+
+def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
+    """Limit the time of a block: ``with timeout("30s"):``.
+
+    Awaits inside raise ``TimeoutError`` when the time is over. None means no limit.
+    """
+    _machine("timeout")
+    return Timeout(None if limit is None else _seconds(limit, "timeout"))
+
+
+@overload
+def gather(*, return_exceptions: bool = ..., limit: int | None = ...) -> Awaitable[list[Any]]: ...
+@overload
+def gather(
+    a: Awaitable[A], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[tuple[A]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[tuple[A, B]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
+) -> Awaitable[tuple[A, B, C]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
+) -> Awaitable[tuple[A, B, C, D]]: ...
+@overload
+def gather(
+    *promises: Awaitable[A], return_exceptions: Literal[False] = ..., limit: int | None = ...
+) -> Awaitable[list[A]]: ...
+@overload
+def gather(
+    *promises: Awaitable[A], return_exceptions: Literal[True], limit: int | None = ...
+) -> Awaitable[list[A | BaseException]]: ...
+def gather(*promises: Any, return_exceptions: bool = False, limit: int | None = None) -> Any:
+    """Wait for all promises and return their results as a list.
+
+    The first failure is raised at once, unless ``return_exceptions`` asks for failures as values. At most ``limit`` of
+    the calls run at a time; the others queue in the store.
+    """
+    shape: tuple[GroupKind, str] = ("all_settled", EXCEPTIONS) if return_exceptions else ("all", "")
+    group = _group("gather", shape[0], promises, shape[1])
+    if limit is not None:
+        _limit_calls(group, limit)
+    return group
+
+
+def _limit_calls(group: Group, limit: object) -> None:
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ValueError(f"gather(): the limit must be a whole number, at least 1, not {limit!r}")
+    try:
+        _machine("gather").share_limit(leaves(group), limit)
+    except ValueError as error:
+        raise ValueError(f"gather(): {error}") from None
+
+
+def first(*promises: Awaitable[A]) -> Awaitable[A]:
+    """Wait for the first success, in the order in which the promises settle.
+
+    If there is none, raise all failures together.
+    """
+    return cast(Awaitable[A], _group("first", "any", _some("first", promises)))
+
+
+@overload
+def race(promise: Awaitable[A], /, *promises: Awaitable[A]) -> Awaitable[A]: ...
+@overload
+def race(**named: Awaitable[Any]) -> Awaitable[tuple[str, Any]]: ...
+def race(*promises: Any, **named: Any) -> Any:
+    """Wait for the first promise that settles, with success or failure.
+
+    ``race(paid=…, late=…)`` returns its name and its value.
+    """
+    if promises and named:
+        raise TypeError("race(): name all promises or none of them")
+    if named:
+        return _group("race", "race", tuple(named.values()), keys=tuple(named))
+    return _group("race", "race", _some("race", promises))
+
+
+def cancel(*promises: Awaitable[Any]) -> None:
+    """Cancel promises: tasks are interrupted, children are asked to end, timers are dropped.
+
+    Awaiting a cancelled promise raises ``CancelledError``. A promise that is settled already is unchanged.
+    """
+    machine = _machine("cancel")
+    for number, promise in enumerate(promises, 1):
+        if not isinstance(promise, Promise | Group):
+            _refuse("cancel", number, promise)
+        for leaf in leaves(promise):
+            machine.cancel(leaf)
+
+
+def _some(verb: str, promises: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not promises:
+        raise ValueError(f"{verb}() needs at least one promise: among none there is no {verb}")
+    return promises
+
+
+def _group(
+    verb: str,
+    kind: GroupKind,
+    promises: tuple[Any, ...],
+    shape: str = "",
+    keys: tuple[str, ...] | None = None,
+) -> Group:
+    _machine(verb)
+    for number, promise in enumerate(promises):
+        if not isinstance(promise, Promise | Group):
+            _refuse(verb, number + 1 if keys is None else f"'{keys[number]}'", promise)
+    return Group(kind, promises, keys, shape)
+
+
+def _refuse(verb: str, number: int | str, value: Any) -> NoReturn:
+    place = f"{verb}(): argument {number}"
+    if isinstance(value, list | tuple | set) and value:
+        raise TypeError(f"{place} is a {type(value).__name__}; unpack it: {verb}(*promises)")
+    if isinstance(value, NestedCall):
+        raise TypeError(f"{place}: {no_promise(value.function.__name__)}")
+    close = getattr(value, "close", None)
+    if hasattr(value, "cr_code") and close is not None:
+        close()
+        raise TypeError(f"{place}: {not_a_task(value.__name__)}")
+    raise TypeError(f"{place} is no promise of a task, workflow, timer or signal, but {type(value).__name__}")
+
+
+def start(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> str:
+    """Start a workflow without waiting for it, and return its execution id at once."""
+    machine = _machine("start")
+    name, inputs, options = _target("start", workflow, args, kwargs)
+    return machine.start_detached(name, inputs, options)
+
+
+def run(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+    """Run a child workflow by its name (a graph, a script or Python) and return a promise of its result."""
+    machine = _machine("run")
+    if isinstance(workflow, Durable):
+        return cast(Awaitable[Any], workflow(*args, **kwargs))
+    name, inputs, options = _target("run", workflow, args, kwargs)
+    kind: CallKind = "workflow"
+    return cast(Awaitable[Any], machine.call_by_name(kind, name, inputs, options))
+
+
+def _target(
+    verb: str, workflow: Durable[Any, Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[str, Any, Mapping[str, Any]]:
+    if isinstance(workflow, Durable):
+        if workflow.kind != "workflow":
+            raise TypeError(
+                f"{verb}() takes a workflow; '{workflow.name}' is a task: call it, and do not await it"
+            )
+        return workflow.name, workflow.bind(*args, **kwargs), workflow.options
+    if not _is_name(workflow):
+        raise TypeError(f"{verb}() takes a workflow or its name, not {type(workflow).__name__}")
+    if len(args) > 1 or (args and kwargs):
+        raise TypeError(f"{verb}('{workflow}'): give the input as one value or as keywords")
+    inputs = args[0] if args else (kwargs or None)
+    return workflow, to_plain(inputs, f"workflow '{workflow}': input"), {}
+
+
+def set_tags(tags: Mapping[str, str | None] | None = None, /, **named: str | None) -> None:
+    """Change tags of this execution, by which lists are filtered: ``set_tags(stage="documents")``. None removes a tag.
+
+    The tags change with the commit at the next await, or at the end of the workflow; without that commit they do not
+    change.
+    """
+    machine = _machine("set_tags")
+    given = {**(tags or {}), **named}
+    try:
+        machine.set_tags(read_tag_changes(given))
+    except ValueError as error:
+        raise ValueError(f"set_tags(): {error}") from None
+
+
+def log(message: object, level: str = "info") -> None:
+    """Write a line to the execution's log. It is kept once, however often the code around it runs."""
+    _machine("log").log(level, str(message))

@@ -1,0 +1,1 @@
+"""The compiler from Python functions to programs of the machine."""

@@ -1,0 +1,1 @@
+"""Typed values that enter and leave a Python workflow."""

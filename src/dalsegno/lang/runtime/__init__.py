@@ -1,0 +1,1 @@
+"""The stack machine that expressions and scripts share."""

@@ -1,0 +1,124 @@
+"""Requests of a running script since its driver last took them: effects, log lines, and the count of its promises.
+
+The library's functions (stdlib/orchestration.py) write here; the machine hands the requests to its driver and into
+snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from dalsegno.lang.runtime.effects import (
+    AwaitSignal,
+    Cancel,
+    Effect,
+    LeafKind,
+    SetTags,
+    StartTask,
+    StartTimer,
+    StartWorkflow,
+    promise_id,
+)
+from dalsegno.lang.runtime.promises import Promise
+from dalsegno.model.ids import child_execution_id
+
+GATHER_KEY = "gather:"
+"""The prefix of the limit keys that calls of one gather share."""
+OTHER_LIMIT = (
+    "has a concurrency limit of its own, and how many are gathered at a time cannot be limited beside it"
+)
+
+
+def is_gathered(options: Mapping[str, Any]) -> bool:
+    """Return whether a gather limits how many of the calls run at a time."""
+    limit = options.get("concurrency")
+    return isinstance(limit, Mapping) and str(limit.get("key", "")).startswith(GATHER_KEY)
+
+
+class Requests:
+    """The pending requests. ``made`` is the number of promises created so far, and the number of the next one."""
+
+    __slots__ = ("effects", "execution", "logs", "made")
+
+    def __init__(self, execution: str = "", made: int = 0) -> None:
+        self.execution = execution
+        self.made = made
+        self.effects: list[Effect] = []
+        self.logs: list[tuple[str, str]] = []
+
+    def _promise(self, kind: LeafKind, name: str | None, due: float | None = None) -> Promise:
+        promise = Promise(self.made, kind, name, due)
+        self.made += 1
+        return promise
+
+    def task(self, name: str, inputs: Any, options: Mapping[str, Any]) -> Promise:
+        promise = self._promise("task", name)
+        self.effects.append(StartTask(promise.id, name, inputs, options))
+        return promise
+
+    def workflow(self, name: str, inputs: Any, options: Mapping[str, Any]) -> Promise:
+        promise = self._promise("workflow", name)
+        self.effects.append(StartWorkflow(promise.id, name, inputs, options))
+        return promise
+
+    def detached_workflow(self, name: str, inputs: Any, options: Mapping[str, Any]) -> str:
+        """Start a detached workflow and return its execution id.
+
+        It cannot be awaited, but takes a number, which the id contains.
+        """
+        own_id = promise_id(self.made)
+        self.made += 1
+        self.effects.append(StartWorkflow(own_id, name, inputs, options, detached=True))
+        return child_execution_id(self.execution, own_id)
+
+    def timer(self, due: float) -> Promise:
+        promise = self._promise("timer", None, due)
+        self.effects.append(StartTimer(promise.id, due))
+        return promise
+
+    def signal(self, name: str, due: float | None) -> Promise:
+        promise = self._promise("signal", name, due)
+        self.effects.append(AwaitSignal(promise.id, name, due))
+        return promise
+
+    def share_limit(self, promises: Sequence[Promise], most: int) -> None:
+        """Let at most ``most`` of these calls run at a time; the others queue in the store, in their order.
+
+        Raise ValueError for calls that can no longer be limited.
+        """
+        wanted = {promise.id: promise for promise in promises if promise.kind in ("task", "workflow")}
+        found = {
+            effect.id: place
+            for place, effect in enumerate(self.effects)
+            if isinstance(effect, StartTask | StartWorkflow) and effect.id in wanted
+        }
+        for name, promise in wanted.items():
+            if name not in found:
+                raise ValueError(
+                    f"the {promise.kind} '{promise.name}' has begun before the last await: to limit how many run at a "
+                    "time, make the calls where they are gathered"
+                )
+            if self._started(found[name]).options.get("concurrency") is not None:
+                raise ValueError(f"the {promise.kind} '{promise.name}' {OTHER_LIMIT}")
+        if len(found) <= most:
+            return  # nothing to wait for
+        key = f"{GATHER_KEY}{self.execution}:{min(promise.number for promise in wanted.values())}"
+        for place in found.values():
+            effect = self._started(place)
+            options = {**effect.options, "concurrency": {"key": key, "limit": most}}
+            self.effects[place] = msgspec.structs.replace(effect, options=options)
+
+    def _started(self, place: int) -> StartTask | StartWorkflow:
+        return cast("StartTask | StartWorkflow", self.effects[place])
+
+    def cancel(self, promise: Promise) -> None:
+        self.effects.append(Cancel(promise.id, promise.kind))
+
+    def set_tags(self, tags: Mapping[str, str | None]) -> None:
+        self.effects.append(SetTags(tags))
+
+    def log(self, level: str, message: str) -> None:
+        self.logs.append((level, message))

@@ -1,0 +1,1 @@
+"""Nodes that decide, wait, split, join, or run other programs."""

@@ -1,0 +1,100 @@
+"""The ``wait`` node: parks its token until a time or a signal. The parked token holds no resources."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from dalsegno.nodes.builder import node_type
+from dalsegno.nodes.data.times import InstantError, from_unix, iso_text, read_instant
+from dalsegno.nodes.parameters import NodeParameters, Number, Seconds, Text
+from dalsegno.ports.node import AwaitSignal, NodeContext, NodeError, SleepUntil
+
+Unit = Literal["second", "seconds", "minute", "minutes", "hour", "hours", "day", "days"]
+
+_UNIT_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400}
+LONGEST_SIGNAL_NAME = 500
+
+
+def _is_name(text: str) -> str:
+    if not 0 < len(text) <= LONGEST_SIGNAL_NAME:
+        raise ValueError(f"should be a name of 1 to {LONGEST_SIGNAL_NAME} characters")
+    return text
+
+
+SignalName = Annotated[Text, AfterValidator(_is_name)]
+
+
+def _is_instant(value: Any) -> Any:
+    if value is not None:
+        read_instant(value)
+    return value
+
+
+class WaitParameters(NodeParameters):
+    resume: Literal["time_interval", "until", "signal"] = Field(
+        "time_interval",
+        description="Whether to wait for a span of time, until a point in time, or for a signal.",
+    )
+    amount: Number = Field(1, ge=0, description="How many units to wait; may be fractional.")
+    unit: Unit = Field("seconds", description="Unit of `amount`.")
+    until: Annotated[Any, AfterValidator(_is_instant)] = Field(
+        None,
+        description="Point in time: ISO text (UTC unless it names an offset) or Unix seconds; "
+        "a past one wakes at once.",
+    )
+    signal: SignalName | None = Field(
+        None,
+        description="Name of the signal to wait for. A signal that came before is taken at once; each is taken by one "
+        "waiting node, in the order in which they began to wait. Inside a split, name the item in it: "
+        "`approved-{{ $item.id }}`.",
+    )
+    timeout: Seconds | None = Field(
+        None,
+        gt=0,
+        description="How long to wait for the signal; then the node fails with `TIMEOUT`, which is not retried. "
+        "Without it, the node's own `timeout` counts, else as long as it takes.",
+    )
+
+    @model_validator(mode="after")
+    def _has_what_it_waits_for(self) -> WaitParameters:
+        if self.resume == "until" and self.until is None:
+            raise ValueError("parameter 'until' is missing: resume 'until' needs the point in time")
+        if self.resume == "signal" and self.signal is None:
+            raise ValueError("parameter 'signal' is missing: resume 'signal' needs the name of the signal")
+        for name in ("signal", "timeout"):
+            if self.resume != "signal" and getattr(self, name) is not None:
+                raise ValueError(f"parameter '{name}' needs resume 'signal'")
+        return self
+
+
+@node_type(
+    "wait",
+    parameters=WaitParameters,
+    control="wait",
+    output_schema={
+        "description": "With `resume: signal` the signal's payload, else an object with `resume_at`.",
+        "properties": {"resume_at": {"type": "string", "format": "date-time"}},
+    },
+)
+async def wait(ctx: NodeContext, parameters: WaitParameters) -> SleepUntil | AwaitSignal:
+    """Waits for a span of time, until a point in time or for a signal, then passes on what it received."""
+    if parameters.signal is not None:
+        return AwaitSignal(parameters.signal, parameters.timeout)
+    due = _due(ctx.now, parameters)
+    try:
+        return SleepUntil(due=due, output={"resume_at": iso_text(from_unix(due))})
+    except InstantError as error:
+        raise NodeError(
+            f"parameter 'amount' is too large: {error}",
+            code="INVALID_TIME",
+            details={"parameter": "amount"},
+            retryable=False,
+        ) from error
+
+
+def _due(now: float, parameters: WaitParameters) -> float:
+    if parameters.resume == "until":
+        return read_instant(parameters.until).timestamp()
+    return now + parameters.amount * _UNIT_SECONDS[parameters.unit.removesuffix("s")]

@@ -1,0 +1,1 @@
+"""Nodes that work on lists, objects and times."""

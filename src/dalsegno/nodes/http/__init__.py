@@ -1,0 +1,1 @@
+"""The ``http`` node: requests, responses, pagination and the egress policy."""

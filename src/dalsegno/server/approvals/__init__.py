@@ -1,0 +1,1 @@
+"""Approval links and the page behind them."""

@@ -1,0 +1,1 @@
+"""API keys, sessions, scopes, quotas and the audit log."""

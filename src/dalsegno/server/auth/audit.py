@@ -1,0 +1,225 @@
+"""The audit log: who changed what and when. It never contains bodies, queries or secrets.
+
+Entries are kept in memory until the reply has been sent and are then appended in batches; a graceful stop writes
+all of them. A process that is killed may lose the entries of its last quarter of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections import deque
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dalsegno.app import App
+from dalsegno.ports.records import Records
+from dalsegno.server.auth.access import NOBODY, Caller
+from dalsegno.server.auth.audit_actions import ACTIONS
+from dalsegno.server.http import paths
+from dalsegno.server.http.rate_limits import subscriber
+from dalsegno.server.http.request import GuardedRequest
+
+logger = logging.getLogger("dalsegno.audit")
+
+LOG = "audit"
+BATCH = 500
+WAITING = 10_000
+"""Entries kept in memory while the store is unreachable; further entries go to the Python log `dalsegno.audit`."""
+
+
+TOO_MANY = 429
+NOISE = (400, 404, 405, 408, 413, 415, 422, 429)
+"""Statuses not recorded for callers without a key: the request was malformed, or named nothing that exists."""
+SUMMED_SECONDS = 60.0
+SUMMED_ADDRESSES = 100
+"""Pairs of address and route that are counted separately within a minute; all other refusals share one entry per
+route."""
+TRIMMED_EVERY = 100
+"""Divisor of the row limit: the log is checked against its limit after it may have grown by this fraction."""
+
+
+class Entry(Struct, frozen=True, omit_defaults=True):
+    at: float
+    who: str
+    via: str
+    method: str
+    path: str
+    action: str | None = None
+    """Module and name of the route: ``executions.start``."""
+    status: int | None = None
+    """None: the caller disconnected before there was a reply."""
+    address: str | None = None
+    key: str | None = None
+    count: int | None = None
+    """Number of refusals like this one that followed within its minute; the entry represents all of them."""
+
+
+class Refusals:
+    """Aggregation of refusals of callers without a key and of keys over a quota. The first refusal in a minute per
+    address or key becomes an entry; the others are counted and become one entry at the end of the minute. A
+    flood therefore adds a bounded number of rows."""
+
+    def __init__(self) -> None:
+        self._since = -math.inf
+        self._counted: dict[tuple[str, str | None, int | None], tuple[Entry, int]] = {}
+
+    def add(self, entry: Entry) -> list[Entry]:
+        """Count a refusal. Return the entries to write now."""
+        due = self.due(entry.at)
+        if not self._counted:
+            self._since = entry.at
+        place = (entry.key or subscriber(entry.address or ""), entry.action, entry.status)
+        if place not in self._counted and len(self._counted) >= SUMMED_ADDRESSES:
+            place, entry = ("", entry.action, entry.status), replace(entry, address=None)
+        first, more = self._counted.get(place, (entry, -1))
+        self._counted[place] = first, more + 1
+        return due if more >= 0 else [*due, entry]
+
+    def due(self, now: float) -> list[Entry]:
+        """Return the counts of a minute that has passed."""
+        if now - self._since < SUMMED_SECONDS:
+            return []
+        found = [replace(first, count=more) for first, more in self._counted.values() if more]
+        self._counted.clear()
+        return found
+
+
+class Audit:
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._waiting: deque[Entry] = deque()
+        self._refusals = Refusals()
+        self._appended: float = math.inf
+        """Entries appended since the last check against the row limit; infinite before the first check."""
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def records(self) -> Records:
+        return self.app.client.stack.records
+
+    def around(self, visit: GuardedRequest, app: ASGIApp) -> ASGIApp:
+        """Wrap an application so that calls that may change something are recorded when they end."""
+        if visit.is_safe or not paths.is_audited(visit.path):
+            return app
+        began = self.app.client.stack.clock.now()
+
+        async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+            status: int | None = None
+
+            async def noting(message: Message) -> None:
+                nonlocal status
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                await send(message)
+
+            try:
+                await app(scope, receive, noting)
+            except Exception:
+                status = status or 500
+                raise
+            finally:
+                self._note_call(_entry(visit, scope, began, status))
+
+        return noted
+
+    def _note_call(self, entry: Entry) -> None:
+        is_limited = entry.via != "nobody" and entry.status == TOO_MANY  # a key over its quota
+        if (entry.via != "nobody" and not is_limited) or (entry.status is not None and entry.status < 400):
+            self.note(entry)
+        elif is_limited or entry.status not in NOISE:
+            for each in self._refusals.add(entry):
+                self.note(each)
+
+    def note(self, entry: Entry) -> None:
+        if len(self._waiting) >= WAITING:
+            logger.warning("the audit log cannot be written; this was not: %s", _text(entry))
+            return
+        self._waiting.append(entry)
+
+    async def flush(self) -> None:
+        """Append the waiting entries. On failure they stay in the buffer and the error is raised. Cancelling this
+        call does not cancel the write, which may fail later and must then restore its entries."""
+        if self._writing is None or self._writing.done():
+            for each in self._refusals.due(self.app.client.stack.clock.now()):
+                self.note(each)
+            self._writing = asyncio.create_task(self._write(), name="dalsegno-audit")
+            self._writing.add_done_callback(_take_note)
+        await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        while self._waiting:
+            await self._append([self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))])
+
+    async def _append(self, batch: list[Entry]) -> None:
+        try:
+            await self.records.append(LOG, *map(msgspec.json.encode, batch))
+        except Exception:
+            self._waiting.extendleft(reversed(batch))
+            raise
+        self._appended += len(batch)
+
+    async def close(self) -> None:
+        for each in self._refusals.due(math.inf):
+            self.note(each)
+        try:
+            await self.flush()
+        finally:
+            for entry in self._waiting:
+                logger.warning("the audit log cannot be written; this was not: %s", _text(entry))
+
+    async def trim(self, seconds: float) -> int:
+        """Remove entries older than ``seconds``, in chunks; return their number."""
+        return await self._trim_before(self.app.client.stack.clock.now() - seconds)
+
+    async def trim_to(self, rows: int) -> int:
+        """Remove the oldest entries beyond ``rows``, in chunks; return their number. Entries of one batch share a
+        timestamp and are removed together. The store is asked only if the log may have grown by a hundredth of
+        the limit."""
+        if self._appended < max(rows // TRIMMED_EVERY, 1):
+            return 0
+        newest = await self.records.entries(LOG, limit=1)
+        over = await self.records.entries(LOG, newest[0].number - rows + 1, 1) if newest else []
+        gone = await self._trim_before(math.nextafter(over[0].at, math.inf)) if over else 0
+        self._appended = 0
+        return gone
+
+    async def _trim_before(self, moment: float) -> int:
+        gone = 0
+        while chunk := await self.records.trim(LOG, moment):
+            gone += chunk
+        return gone
+
+
+def _entry(visit: GuardedRequest, scope: Scope, at: float, status: int | None) -> Entry:
+    caller: Caller = scope.get("state", {}).get("caller", NOBODY)
+    return Entry(
+        at=at,
+        who=caller.name,
+        via=caller.via,
+        method=visit.method,
+        path=paths.without_secrets(visit.path),
+        action=_action(scope),
+        status=status,
+        address=visit.address,
+        key=caller.key,
+    )
+
+
+def _take_note(task: asyncio.Task[None]) -> None:
+    """Retrieve the exception of a write: its waiter receives it; without one, the next write reports the failure."""
+    if not task.cancelled():
+        task.exception()
+
+
+def _action(scope: Scope) -> str | None:
+    operation = getattr(scope.get("route"), "operation_id", None)
+    return ACTIONS.get(operation, operation) if operation is not None else None
+
+
+def _text(entry: Entry) -> str:
+    return msgspec.json.encode(entry).decode()

@@ -1,0 +1,1 @@
+"""Definitions, starts and bulk requests as the routes use them."""

@@ -1,0 +1,82 @@
+"""Checks of graphs with node types that only this application has.
+
+A process checks the graph, given a description of these types. It returns the parameters of their nodes, which the
+application's own code checks here, in a thread and a few at a time, so that other callers are served in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dalsegno.engine.subprocesses.job_pool import Offload
+from dalsegno.engine.subprocesses.node_types import TypeSpec
+from dalsegno.errors import LimitExceeded
+from dalsegno.graph.catalog import ParameterProblem
+from dalsegno.job_process import Given, value_of
+from dalsegno.ports.node import NodeTypes
+
+AT_ONCE = 65_536
+"""Characters of parameters that are checked before other callers are served."""
+LONGEST = 262_144
+"""Characters of the parameters of one node. Longer ones are checked when the node runs."""
+
+Parameters = tuple[str, str]
+"""The type of a node, and its parameters as JSON."""
+Problems = tuple[str, str, list[tuple[tuple[str | int, ...], str, str, str]]]
+"""The type, the parameters, and their problems: path, message, rule and severity."""
+
+
+async def examined(
+    offload: Offload, types: NodeTypes, own: Sequence[TypeSpec], job: str, given: Given
+) -> Any:
+    """Return the result of a job on a graph, or raise its error. ``own``: node types that other processes lack."""
+    found = value_of(await offload.large("with_types", job, given, own, []))
+    wrong = await _problems(offload, types, [(name, raw) for name, raw in found["parameters"]])
+    if wrong:
+        found = value_of(await offload.large("with_types", job, given, own, wrong))
+    return value_of(found["reply"])
+
+
+async def _problems(offload: Offload, types: NodeTypes, parameters: Sequence[Parameters]) -> list[Problems]:
+    found: list[Problems] = []
+    try:
+        async with asyncio.timeout(offload.limits.seconds):
+            for some in _slices(parameters):
+                found += await offload.small(_checked, types, some)
+    except TimeoutError:
+        raise LimitExceeded(
+            f"checking the parameters of its nodes takes more than {offload.limits.seconds:g} s (limit"
+            " 'check_seconds'); make the graph smaller"
+        ) from None
+    return found
+
+
+def _slices(parameters: Sequence[Parameters]) -> Iterator[list[Parameters]]:
+    some: list[Parameters] = []
+    size = 0
+    for name, raw in parameters:
+        if len(raw) > LONGEST:
+            continue
+        some.append((name, raw))
+        size += len(raw)
+        if size > AT_ONCE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _checked(types: NodeTypes, parameters: Sequence[Parameters]) -> list[Problems]:
+    found = list[Problems]()
+    for name, raw in parameters:
+        problems = types.get(name).spec.check(json.loads(raw))
+        if problems:
+            found.append((name, raw, [_packed(each) for each in problems]))
+    return found
+
+
+def _packed(problem: ParameterProblem) -> tuple[tuple[str | int, ...], str, str, str]:
+    return problem.path, problem.message, problem.rule, problem.severity

@@ -1,0 +1,95 @@
+"""Starts of deployed workflows: one, or a batch in one call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dalsegno.engine.starting.idempotency import check_same_start
+from dalsegno.engine.starting.start import Started, StartOptions
+from dalsegno.errors import DalSegnoError, InvalidInput
+from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
+from dalsegno.server.auth.access import Caller
+from dalsegno.server.executions.sources import Plan, counted_options, create_planned
+from dalsegno.server.executions.tracing import traced
+from dalsegno.server.http import deadlines
+from dalsegno.server.http.problems import document_of, internal_error, retry_after
+from dalsegno.server.schemas.executions import BatchResult, BatchStart, StartFields, StartRequest
+from dalsegno.server.services import ServerServices
+
+CHUNK = 100
+"""Starts of a batch that are processed at a time; the store commits them together."""
+
+
+def options_of(request: StartFields, key: str | None, traceparent: str | None) -> StartOptions:
+    return StartOptions(
+        None, key, traced(request.tags, traceparent), request.priority, request.delay, request.start_at
+    )
+
+
+def plan_of(services: ServerServices, request: StartFields) -> Plan:
+    """Return the plan of a start or submission."""
+    return services.client.pending.planned if request.pending else services.client.launcher.planned
+
+
+async def start_named(
+    services: ServerServices, caller: Caller, request: StartRequest | BatchStart, options: StartOptions
+) -> Started:
+    """Start a deployed workflow. Raises KeyReused if the idempotency key was used for a different request."""
+    client = services.client
+    name, version = target_of(request.workflow, request.version)
+    services.usage.count_starts(caller)
+    program = await client.definitions.by_name(name, version)
+    options = await counted_options(services, caller, name, replace(options, version=version))
+    started = await create_planned(services, program, request.input, options, plan_of(services, request))
+    if not started.is_new:
+        await check_same_start(client, await client.status(started.execution), request.input, options)
+    return started
+
+
+def target_of(workflow: str | None, given: int | str | None) -> tuple[str, Version]:
+    """Return the workflow and its version. Raises InvalidInput if the request contradicts itself."""
+    if workflow is None:
+        raise InvalidInput("/body/workflow: name the workflow to start, or give its 'definition'")
+    name, named = parse_target(workflow)
+    version = read_version(given)
+    if VERSION_SIGN in workflow and given is not None and named != version:
+        raise InvalidInput(
+            f"/body/version: 'workflow' names {workflow[:300]!r}, and 'version' {given!r};"
+            " name the version in one of them"
+        )
+    return name, version if named is None else named
+
+
+# -- batches --------------------------------------------------------------------------------------------------
+
+
+async def run_batch(
+    services: ServerServices, caller: Caller, starts: Sequence[BatchStart], traceparent: str | None
+) -> list[BatchResult]:
+    """Start a batch. Return the result of each start. Of several starts with the same idempotency key, the first
+    one wins."""
+    results: list[BatchResult] = []
+    for first in range(0, len(starts), CHUNK):
+        chunk = starts[first : first + CHUNK]
+        results += await asyncio.gather(*(_start(services, caller, each, traceparent) for each in chunk))
+        deadlines.allow()  # each chunk gets its own deadline
+    return results
+
+
+async def _start(
+    services: ServerServices, caller: Caller, start: BatchStart, traceparent: str | None
+) -> BatchResult:
+    try:
+        options = options_of(start, start.idempotency_key, traceparent)
+        started = await start_named(services, caller, start, options)
+        return BatchResult(id=started.execution, new=started.is_new)
+    except DalSegnoError as error:
+        return _refused(error)
+    except Exception as error:  # noqa: BLE001 - a bug of ours fails one start, not those beside it
+        return _refused(internal_error("a start of a batch", error))
+
+
+def _refused(error: DalSegnoError) -> BatchResult:
+    return BatchResult(problem=document_of(error), retry_after=retry_after(error))

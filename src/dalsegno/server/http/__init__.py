@@ -1,0 +1,1 @@
+"""Requests and responses: guard, limits, deadlines, problem documents, OpenAPI."""

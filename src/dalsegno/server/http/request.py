@@ -1,0 +1,253 @@
+"""A request as the guard sees it: before routing, without its body.
+
+- The body is read completely before a route sees the request, within a size and a time limit.
+- Unknown query parameters are refused, because a filter that is ignored shows too much.
+- Texts that not every store can hold are refused before the store is accessed, so that all stores behave the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from functools import cached_property, lru_cache
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.types import Message, Receive, Scope
+
+from dalsegno.errors import TooLarge, TooSlow
+from dalsegno.model.suggestion import did_you_mean, listed
+from dalsegno.server.auth.sessions import COOKIE
+from dalsegno.server.http.paths import SAFE
+from dalsegno.server.settings import ServerSettings
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+LONGEST_HOST = 300
+"""Characters of ``Host`` and ``Origin`` that are parsed: a DNS name has at most 253, and a port follows."""
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,200}", re.ASCII)
+"""Session tokens are URL-safe base64: they never contain quotes or escapes."""
+
+
+class GuardedRequest:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.headers: dict[str, str] = {}
+        """Headers by lower-case name; of a repeated header the first one applies, as for the routes."""
+        self._hosts = 0
+        for name, value in scope["headers"]:
+            self.headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+            self._hosts += name == b"host"
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the method changes nothing by definition."""
+        return self.method in SAFE
+
+    @property
+    def is_https(self) -> bool:
+        return bool(self.scope.get("scheme") == "https")
+
+    @property
+    def address(self) -> str | None:
+        """The address of the caller; None over a Unix socket."""
+        client = self.scope.get("client")
+        return str(client[0]) if client else None
+
+    @property
+    def has_body(self) -> bool:
+        return "transfer-encoding" in self.headers or self.headers.get("content-length", "0").strip() != "0"
+
+    @property
+    def media(self) -> str | None:
+        found = self.headers.get("content-type")
+        return None if found is None else found.partition(";")[0].strip().lower()
+
+    @cached_property
+    def host(self) -> tuple[str, int | None] | None:
+        """Name and port of ``Host``; None if it is missing, repeated or invalid."""
+        return _read_host(self.headers["host"]) if self._hosts == 1 else None
+
+    @property
+    def origin(self) -> str | None:
+        return self.headers.get("origin")
+
+    @property
+    def fetch_site(self) -> str | None:
+        """The ``Sec-Fetch-Site`` header of a browser, which pages cannot forge."""
+        return self.headers.get("sec-fetch-site")
+
+    @cached_property
+    def is_from_own_page(self) -> bool:
+        """Whether a browser states that the request comes from a page of this server; false without such a
+        statement."""
+        if self.origin is not None:
+            return self._is_own(self.origin)
+        return self.fetch_site == "same-origin"
+
+    def _is_own(self, origin: str) -> bool:
+        """Whether an origin equals ``Host``. A proxy may terminate TLS without saying so: then only the default
+        ports of http and https match."""
+        scheme, _, place = origin.lower().partition("://")
+        theirs = _read_host(place)
+        if scheme not in DEFAULT_PORTS or theirs is None or self.host is None:
+            return False
+        if self.is_https and scheme != "https":
+            return False
+        default = DEFAULT_PORTS[scheme]
+        return theirs[0] == self.host[0] and (theirs[1] or default) == (self.host[1] or default)
+
+    @cached_property
+    def session(self) -> str | None:
+        """The token in the session cookie; None if it is missing or malformed."""
+        found = None
+        for pair in self.headers.get("cookie", "").split(";"):
+            name, _, value = pair.partition("=")
+            if name.strip() == COOKIE:
+                found = value.strip()
+        return found if found is not None and _TOKEN.fullmatch(found) else None
+
+    def keep_own_cookie(self) -> None:
+        """Remove all cookies but the session's from the request. The framework parses all of them for each route,
+        and `http.cookies` takes quadratic time to unquote a value in Python versions without the fix of
+        CVE-2024-7592."""
+        if "cookie" not in self.headers:
+            return
+        kept = [pair for pair in self.scope["headers"] if pair[0] != b"cookie"]
+        if self.session is not None:
+            kept.append((b"cookie", f"{COOKIE}={self.session}".encode()))
+        self.scope["headers"] = kept
+
+
+def _read_host(text: str) -> tuple[str, int | None] | None:
+    return _parse_host(text) if len(text) <= LONGEST_HOST else None
+
+
+@lru_cache(maxsize=256)
+def _parse_host(text: str) -> tuple[str, int | None] | None:
+    try:
+        read = urlsplit(f"//{text}")
+        name, port = read.hostname, read.port
+    except ValueError:
+        return None
+    if not name or read.path or read.query or read.fragment or read.username is not None:
+        return None
+    return name.rstrip("."), port
+
+
+class Departed(Exception):
+    """The caller disconnected in the middle of its request; no reply is possible."""
+
+
+async def read_body(visit: GuardedRequest, receive: Receive, settings: ServerSettings, most: int) -> bytes:
+    length = visit.headers.get("content-length", "")
+    if length.isdecimal() and int(length[:20]) > most:
+        raise TooLarge(_too_large(most))
+    try:
+        async with asyncio.timeout(settings.body_seconds):
+            return await _gather(receive, most)
+    except TimeoutError:
+        raise TooSlow(f"the body did not arrive within {settings.body_seconds:g} s") from None
+
+
+async def _gather(receive: Receive, most: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Departed
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise TooLarge(_too_large(most))
+        if not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def _too_large(most: int) -> str:
+    return f"the body is larger than {most:,} bytes"
+
+
+def replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a ``receive`` that yields the body once more, and then the messages of the connection."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+LONGEST_NAME = 100
+MOST_NAMED = 10
+"""Unknown parameters that are reported one by one; the rest is counted."""
+
+
+MOST = 200
+"""Parameters of one query: enough for filters that take several values."""
+
+
+def refuse_too_many(request: Request) -> None:
+    """Refuse too many parameters, before the query is parsed."""
+    found = request.scope["query_string"].count(b"&") + 1
+    if found > MOST:
+        words = f"There are {found:,} parameters; a query has at most {MOST}"
+        raise RequestValidationError([_too_many_parameters(words)])
+
+
+def _too_many_parameters(words: str) -> dict[str, object]:
+    return {"type": "unknown_parameter", "loc": ("query",), "msg": words, "input": None}
+
+
+def refuse_unknown(request: Request, known: frozenset[str]) -> None:
+    if not request.scope["query_string"]:
+        return
+    unknown = [name for name in dict.fromkeys(request.query_params.keys()) if name not in known]
+    if unknown:
+        found = [_finding(name, known) for name in unknown[:MOST_NAMED]]
+        raise RequestValidationError([*found, *_rest(len(unknown) - MOST_NAMED)])
+
+
+def _rest(more: int) -> list[dict[str, object]]:
+    return [_too_many_parameters(f"There are {more:,} more parameters of unknown names")] if more > 0 else []
+
+
+def _finding(name: str, known: frozenset[str]) -> dict[str, object]:
+    shown = name[:LONGEST_NAME]
+    instead = did_you_mean(name, sorted(known))
+    if not instead:
+        instead = f"; there are {listed(sorted(known))}" if known else "; there are none here"
+    return {
+        "type": "unknown_parameter",
+        "loc": ("query", shown),
+        "msg": f"There is no parameter of this name{instead}",
+        "input": shown,
+    }
+
+
+NUL = "\0"
+NO_NUL = "It must not hold a NUL character, which not every store can keep"
+LONGEST_SHOWN = 100
+MOST_SHOWN = 10
+
+
+def refuse_nul(request: Request) -> None:
+    """Refuse NUL in the path and the query; bodies are checked by their models."""
+    given = [(("path", name), value) for name, value in request.path_params.items()]
+    if request.scope["query_string"]:
+        given += [(("query", name), value) for name, value in request.query_params.multi_items()]
+    found = [place for place, value in given if NUL in place[1] or (isinstance(value, str) and NUL in value)]
+    if found:
+        raise RequestValidationError([_texts_finding(*place) for place in found[:MOST_SHOWN]])
+
+
+def _texts_finding(part: str, name: str) -> dict[str, object]:
+    shown = name.replace(NUL, "")[:LONGEST_SHOWN]
+    return {"type": "nul", "loc": (part, shown), "msg": NO_NUL, "input": shown}

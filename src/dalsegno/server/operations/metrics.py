@@ -1,0 +1,230 @@
+"""Metrics in the Prometheus format, built on request from the process's counters and one query of the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dalsegno.engine.engine import Engine
+from dalsegno.engine.stack import Stack
+from dalsegno.engine.worker.directory import dead_workers
+from dalsegno.errors import OperatorError
+from dalsegno.ports.ledger import QueueView, WorkerView
+from dalsegno.server.http.route import PREFIX
+from dalsegno.server.operations import store_probe
+from dalsegno.server.operations.request_metrics import Histogram, Meter
+from dalsegno.server.operations.store_probe import StoreProbe
+from dalsegno.version import __version__
+
+if TYPE_CHECKING:
+    from dalsegno.server.streams.execution_feed import Broadcast
+
+PATIENCE = 5.0
+"""Seconds in which the store must answer. Longer than for health: the query is larger, and scrapers wait longer."""
+LONGEST_OUTBOX = 10_000
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
+BROKE = 500
+"""Status counted for a request that fails before it has replied, which is a bug."""
+HUNG_UP = 499
+"""Status counted for callers that disconnect before their request has arrived, or send no HTTP, as in nginx."""
+QUEUES = 200
+"""Queues with a series of their own: the longest ones."""
+
+
+class Metered(Protocol):
+    """A process that provides counters: a server's services, or the health port of a worker or scheduler."""
+
+    @property
+    def engine(self) -> Engine: ...
+
+    @property
+    def meter(self) -> Meter: ...
+
+    @property
+    def broadcast(self) -> Broadcast | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The state of the store at one moment."""
+
+    queues: Sequence[QueueView]
+    workers: Sequence[WorkerView]
+    owed: int
+    now: float
+
+
+async def exposition(services: Metered) -> bytes:
+    look = await _look_in_time(services.engine.stack)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collector(services, look))
+    return generate_latest(registry)
+
+
+async def end_look(stack: Stack) -> None:
+    await _looks.end(stack, store_probe.PARTING)
+
+
+async def _look_in_time(stack: Stack) -> Look | None:
+    """Query the store; None if it does not answer in time. The process's own metrics are returned in any case."""
+    try:
+        return await _looks.ask(stack, PATIENCE)
+    except OperatorError:
+        return None
+
+
+async def _look(stack: Stack) -> Look:
+    """Query the store. It only reads, so a standby can answer too."""
+    ledger = stack.ledger
+    queues, workers = await ledger.queues(), await ledger.workers()
+    return Look(queues, workers, len(await ledger.outbox(LONGEST_OUTBOX)), ledger.now())
+
+
+_looks = StoreProbe("dalsegno-metrics", _look)
+
+
+class _Collector:
+    def __init__(self, services: Metered, look: Look | None) -> None:
+        self.services = services
+        self.look = look
+
+    def collect(self) -> Iterator[Metric]:
+        meter, engine = self.services.meter, self.services.engine
+        yield InfoMetricFamily("dalsegno", "This process.", {"version": __version__})
+        yield _counter(
+            "executions_started", "Executions started by this process.", ("workflow",), meter.started
+        )
+        yield _counter(
+            "executions_ended", "Executions ended by this process.", ("workflow", "state"), meter.ended
+        )
+        yield _counter("steps", "Steps run by this process's worker.", ("kind",), meter.steps)
+        yield _counter(
+            "remote_tasks", "Tasks answered by remote workers.", ("task", "outcome"), meter.remote_tasks
+        )
+        yield _histogram("step_seconds", "A step, with its commit.", meter.step_seconds)
+        yield _histogram("commit_seconds", "A batch written to the store.", meter.commit_seconds)
+        yield _histogram("commit_transitions", "Transitions in a batch.", meter.batches)
+        yield _counter("repairs", "What the reconciler mended.", ("kind",), engine.reconciler.repairs)
+        lost = engine.reconciler.repairs["expired-lease"]
+        yield _single("leases_lost", "Leases taken back from dead or silent workers.", lost)
+        yield _single("timers_fired", "Timers fired by this process.", engine.timers.fired)
+        yield _gauge("timer_lag_seconds", "By how much the next timer is overdue.", engine.timers.lag())
+        yield _gauge("executions_stuck", "Executions that nothing can move.", len(engine.reconciler.stuck))
+        yield _gauge(
+            "steps_running", "Steps in progress here.", len(engine.worker.running) if engine.worker else 0
+        )
+        yield _single(
+            "outbox_delivered", "Outbox entries delivered by this process.", engine.outbox.delivered
+        )
+        broadcast = self.services.broadcast
+        yield _gauge("streams_open", "Event streams.", broadcast.open if broadcast is not None else 0)
+        yield from self._http(meter)
+        yield _gauge("store_up", "Whether the store answered.", 1 if self.look is not None else 0)
+        if self.look is not None:
+            yield from self._store(self.look)
+
+    def _http(self, meter: Meter) -> Iterator[Metric]:
+        requests = CounterMetricFamily(
+            "dalsegno_http_requests", "Requests by route and status.", labels=("method", "route", "status")
+        )
+        for (method, route, status), count in meter.requests.items():
+            requests.add_metric((method, route, str(status)), count)
+        yield requests
+        yield _histogram(
+            "http_request_seconds", "From request to the end of its reply.", meter.request_seconds
+        )
+
+    def _store(self, look: Look) -> Iterator[Metric]:
+        longest = sorted(look.queues, key=lambda view: -(view.ready + view.running))[:QUEUES]
+        yield _by_queue(
+            "queue_ready", "Tokens that wait for a worker.", [(v.queue, v.ready) for v in longest]
+        )
+        yield _by_queue("queue_running", "Tokens in progress.", [(v.queue, v.running) for v in longest])
+        ages = [(v.queue, max(look.now - v.oldest, 0.0) if v.oldest is not None else 0.0) for v in longest]
+        yield _by_queue("queue_oldest_seconds", "How long the first in line has waited.", ages)
+        dead = len(dead_workers(look.workers, look.now))
+        workers = GaugeMetricFamily("dalsegno_workers", "Workers of all processes.", labels=("state",))
+        workers.add_metric(("alive",), len(look.workers) - dead)
+        workers.add_metric(("dead",), dead)
+        yield workers
+        yield _gauge(
+            "outbox_entries", f"Entries to deliver; at most {LONGEST_OUTBOX} are counted.", look.owed
+        )
+
+
+def _single(name: str, about: str, count: float) -> Metric:
+    return CounterMetricFamily(f"dalsegno_{name}", about, value=count)
+
+
+def _counter(name: str, about: str, labels: Sequence[str], counts: dict[object, int] | object) -> Metric:
+    family = CounterMetricFamily(f"dalsegno_{name}", about, labels=labels)
+    for key, count in _items(counts):
+        family.add_metric(key if isinstance(key, tuple) else (str(key),), count)
+    return family
+
+
+def _items(counts: object) -> Iterable[tuple[object, int]]:
+    return list(counts.items()) if isinstance(counts, dict) else ()
+
+
+def _gauge(name: str, about: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"dalsegno_{name}", about, value=value)
+
+
+def _by_queue(name: str, about: str, values: Sequence[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(f"dalsegno_{name}", about, labels=("queue",))
+    for queue, value in values:
+        family.add_metric((queue,), value)
+    return family
+
+
+def _histogram(name: str, about: str, counts: Histogram) -> Metric:
+    return HistogramMetricFamily(f"dalsegno_{name}", about, buckets=counts.buckets(), sum_value=counts.total)
+
+
+class Counted:
+    """Middleware that counts every reply by route and status; disconnected callers count as `HUNG_UP`."""
+
+    def __init__(self, app: ASGIApp, meter: Meter) -> None:
+        self.app = app
+        self.meter = meter
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+            status = status or HUNG_UP
+        finally:
+            method = scope["method"] if scope["method"] in METHODS else "OTHER"
+            self.meter.answered(method, _route(scope), status or BROKE, time.perf_counter() - began)
+
+
+def _route(scope: Scope) -> str:
+    """Return the path pattern of the route, never the path itself, whose number of values is unbounded."""
+    pattern: str | None = getattr(scope.get("route"), "path", None)
+    if pattern is None:
+        return "none"
+    below = scope["path"].startswith(f"{PREFIX}/") and not pattern.startswith(f"{PREFIX}/")
+    return PREFIX + pattern if below else pattern

@@ -1,0 +1,1 @@
+"""Live events: feeds of executions and streams of server-sent events."""

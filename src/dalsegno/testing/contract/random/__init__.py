@@ -1,0 +1,1 @@
+"""Random operations on a store, compared with a model or with the memory store."""

@@ -1,0 +1,1 @@
+"""The simulated environment: virtual time, processes that crash, ports that lose and repeat messages."""

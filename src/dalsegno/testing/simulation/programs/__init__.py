@@ -1,0 +1,1 @@
+"""Scripts and Python workflows in the simulator: random programs, their source texts, their reference interpreter."""

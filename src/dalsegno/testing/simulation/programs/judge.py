@@ -1,0 +1,200 @@
+"""One seed of programs from beginning to end: draw, run without faults and with them, judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dalsegno.lang.runtime.effects import promise_id
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.ids import child_execution_id, promise_token_id, task_execution_id
+from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
+from dalsegno.testing.simulation.judge import COMMANDS_SHARE, Verdict, is_cancelled
+from dalsegno.testing.simulation.programs.generator import draw_program
+from dalsegno.testing.simulation.programs.program import Group, Program, promises
+from dalsegno.testing.simulation.programs.reference import Prediction, foretell
+from dalsegno.testing.simulation.programs.replay import replay_script
+from dalsegno.testing.simulation.programs.run_program import ScriptObservation, observe_script
+from dalsegno.testing.simulation.programs.scenario import Language, ScriptScenario, SentSignal, most_signals
+from dalsegno.testing.simulation.programs.sources import plain_code
+from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError
+from dalsegno.testing.simulation.replay import DivergedError
+
+MOST_PROMISES = 500
+DONE = frozenset(("TaskCompleted", "TaskFailed"))
+
+
+class ScriptCase(Struct, frozen=True):
+    """All inputs of a run."""
+
+    seed: int
+    scenario: ScriptScenario
+    schedule: tuple[Fault, ...] = ()
+    order: int | None = None
+
+
+def draw_script(seed: int) -> ScriptCase:
+    random = Random(seed)
+    program = draw_program(random)
+    scenario = ScriptScenario(
+        program,
+        _signals(random, most_signals(program)),
+        _language(random, program),
+        random.random() < 0.5,
+        random.choice((1, 2, 4, 20)),
+        random.random() < 0.2,
+    )
+    commands = random.random() < COMMANDS_SHARE
+    schedule = draw_schedule(random, steps=random.choice((150, 400, 800)), commands=commands)
+    return ScriptCase(seed, scenario, schedule, random.getrandbits(32))
+
+
+def _language(random: Random, program: Program) -> Language:
+    """Draw the language. Only scripts can cancel the losers of a race."""
+    cancels = any(
+        isinstance(each, Group) and each.cancel
+        for body in program.workflows.values()
+        for each in promises(body)
+    )
+    return "flow" if cancels else random.choice(("flow", "flow", "python"))
+
+
+def _signals(random: Random, most: Mapping[str, int]) -> tuple[SentSignal, ...]:
+    sent: list[SentSignal] = []
+    for name, number in sorted(most.items()):
+        moments = sorted(random.choice((0.0, 0.0, 1.0, 7.0, 100.0)) for _ in range(number))
+        sent += [SentSignal(after, name, 100 + place) for place, after in enumerate(moments)]
+    return tuple(sorted(sent, key=lambda signal: signal.after))
+
+
+def judge_script(case: ScriptCase) -> Verdict:
+    findings: list[str] = []
+    scenario = case.scenario
+    calm = observe_script(scenario)
+    findings += [f"without faults: {finding}" for finding in calm.findings]
+    certain = _certain(scenario, calm)
+    stormy = observe_script(scenario, case.schedule, case.order)
+    findings += stormy.findings
+    foretold = certain is not None
+    for run, words, cancelled in (
+        (calm, "without faults: ", False),
+        (stormy, "", is_cancelled(case.schedule)),
+    ):
+        findings += [f"{words}{each}" for each in _replayed(scenario, run)]
+        if not cancelled and scenario.program.timeout is None:
+            expected = certain or _explained(scenario, run)
+            foretold = foretold or expected is not None
+            findings += [f"{words}{each}" for each in _differences(expected, run)]
+    return Verdict(tuple(findings), certain is not None, foretold, stormy.steps, tuple(stormy.struck))
+
+
+def _certain(scenario: ScriptScenario, run: ScriptObservation) -> Prediction | None:
+    """Return the outcome that holds in any order; None if order matters."""
+    if scenario.program.timeout is not None:
+        return None
+    try:
+        return foretell(scenario.program, run.main, scenario.payloads())
+    except (OrderMattersError, UnforeseeableError):
+        return None
+
+
+def _explained(scenario: ScriptScenario, run: ScriptObservation) -> Prediction | None:
+    """Return the outcome for the order in which this run settled its promises."""
+    order = {name: _order(name, run) for name in run.executions}
+    try:
+        return foretell(scenario.program, run.main, scenario.payloads(), order)
+    except (OrderMattersError, UnforeseeableError):
+        return None
+
+
+def _order(execution: str, run: ScriptObservation) -> dict[int | tuple[str, int], int]:
+    tokens = {promise_token_id(execution, number): number for number in range(MOST_PROMISES)}
+    children = {child_execution_id(execution, promise_id(number)): number for number in range(MOST_PROMISES)}
+    found: dict[int | tuple[str, int], int] = {}
+    signals: Counter[str] = Counter()
+    for event in run.executions[execution].events:
+        number: int | tuple[str, int] | None = None
+        if event.kind in DONE or event.kind == "TimerFired":
+            number = tokens.get(event.token or "")
+        elif event.kind == "ChildEnded" and event.data is not None:
+            number = children.get(msgspec.json.decode(event.data)["execution"])
+        elif event.kind == "SignalReceived":
+            number = (event.node, signals[event.node])
+            signals[event.node] += 1
+        if number is not None:
+            found.setdefault(number, event.seq)
+    return found
+
+
+def _differences(expected: Prediction | None, run: ScriptObservation) -> list[str]:
+    view = run.view
+    if expected is None or view is None:
+        return []
+    found = []
+    seen = _outcome(view)
+    if (expected.result, expected.error) != seen:
+        found.append(f"not as foretold (foretold ≠ seen): {(expected.result, expected.error)} ≠ {seen}")
+    return found + _tasks_missing(expected, run)
+
+
+def _outcome(view: ExecutionView) -> tuple[Any, str | None]:
+    if view.state == "COMPLETED":
+        return msgspec.json.decode(view.output or b"null"), None
+    error = msgspec.json.decode(view.error or b"{}")
+    return None, plain_code(error.get("code"))
+
+
+def _tasks_missing(expected: Prediction, run: ScriptObservation) -> list[str]:
+    """Every started task ended, awaited or not, and no other task ran."""
+    done = {
+        event.token: name
+        for name, ended in run.executions.items()
+        for event in ended.events
+        if event.kind in DONE
+    }
+    kinds = {name: ended.view.kind for name, ended in run.executions.items()}
+    alone = {name for name in expected.tasks if kinds.get(task_execution_id(name)) == "task"}
+    missing = expected.tasks - done.keys() - alone
+    extra = {
+        token
+        for token in done.keys() - expected.tasks - expected.perhaps
+        if not _may_be_cancelled(done[token], expected, run)
+    }
+    return [f"task {name} was started, but never ended" for name in sorted(missing)[:3]] + [
+        f"task {name} ran, but nobody had asked for it" for name in sorted(extra, key=str)[:3]
+    ]
+
+
+def _may_be_cancelled(execution: str | None, expected: Prediction, run: ScriptObservation) -> bool:
+    """Return True if the execution or an ancestor is a child that its failing parent cancels.
+
+    It may clean up in any way.
+    """
+    while execution is not None:
+        if execution in expected.cancellable:
+            return True
+        ended = run.executions.get(execution)
+        execution = ended.view.parent if ended is not None else None
+    return False
+
+
+def _replayed(scenario: ScriptScenario, run: ScriptObservation) -> list[str]:
+    try:
+        again = replay_script(scenario, run)
+    except DivergedError as error:
+        return [f"no serial history: {error}"]
+    found = []
+    for name, ended in run.executions.items():
+        before, after = _facts(ended.view), _facts(again[name])
+        if before != after:
+            found.append(f"not what its decisions lead to: {name}: {before} ≠ {after}")
+    return found[:3]
+
+
+def _facts(view: ExecutionView) -> tuple[Any, ...]:
+    return view.state, view.output, view.error

@@ -1,0 +1,122 @@
+"""One run of a program in the simulated system."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from dalsegno.engine.client import Client
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.errors import Conflict
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.transition import Applied, Transition
+from dalsegno.testing.simulation.environment.faults import Fault
+from dalsegno.testing.simulation.environment.faulty_ports import Decision
+from dalsegno.testing.simulation.environment.system import COOL_DOWN, KEY, SimulatedSystem
+from dalsegno.testing.simulation.programs.invariants import MachineWatch
+from dalsegno.testing.simulation.programs.program import MAIN
+from dalsegno.testing.simulation.programs.scenario import ScriptScenario, SentSignal
+from dalsegno.testing.simulation.programs.sources import programs_of, workflows_of
+from dalsegno.testing.simulation.programs.tasks import SimulatedTasks
+
+
+class Ended(Struct, frozen=True):
+    """An execution that has ended."""
+
+    view: ExecutionView
+    events: list[Event]
+
+
+class ScriptObservation(Struct):
+    """The result of one run: the main execution under ``main``, and all its descendants by id."""
+
+    main: str
+    executions: dict[str, Ended]
+    decisions: list[Decision]
+    findings: list[str]
+    blobs: dict[tuple[str, str], bytes]
+    struck: list[Fault] = []
+    steps: int = 0
+    seconds: float = 0.0
+
+    @property
+    def view(self) -> ExecutionView | None:
+        ended = self.executions.get(self.main)
+        return ended.view if ended is not None else None
+
+
+async def deploy(client: Client, scenario: ScriptScenario) -> None:
+    for program in programs_of(scenario):
+        await client.deploy_script(program)
+
+
+class ScriptWorld(SimulatedSystem):
+    def __init__(
+        self, scenario: ScriptScenario, schedule: Sequence[Fault] = (), order: int | None = None
+    ) -> None:
+        super().__init__(scenario, schedule, order, {"tasks": SimulatedTasks()}, workflows_of(scenario))
+        self.scenario = scenario
+        self.machines = MachineWatch(self.store)
+        self._executions: dict[str, Ended] = {}
+
+    def run(self) -> ScriptObservation:
+        self.simulate()
+        return ScriptObservation(
+            self.execution,
+            self._executions,
+            self.truth.decisions,
+            [*self.findings, *self.machines.findings],
+            self.store.blobs,
+            self.faults.struck,
+            self.loop.steps,
+            self.loop.time(),
+        )
+
+    async def begin(self) -> str:
+        await deploy(self.client, self.scenario)
+        execution = await self.client.start(MAIN, {}, StartOptions(idempotency_key=KEY))
+        for number, signal in enumerate(self.scenario.signals):
+            self.spawn(self._send(execution, number, signal))
+        return execution
+
+    def _after_commit(self, transition: Transition, applied: Applied) -> None:
+        super()._after_commit(transition, applied)
+        self.machines.after_commit(transition)
+
+    async def _send(self, execution: str, number: int, signal: SentSignal) -> None:
+        # Equal times keep their order: the later signal must not overtake the earlier one.
+        await asyncio.sleep(signal.after + number * 0.001)
+        try:
+            for _ in range(2):  # the second one with the same id changes nothing
+                await self.client.signal(execution, signal.name, signal.payload, f"signal-{number}")
+                self.accepted.add(f"signal-{number}")
+        except Conflict:
+            return
+
+    async def look(self) -> None:
+        waits = await self.client.why(self.execution)
+        picture = await self.client.picture(self.execution)
+        state = (await self.client.status(self.execution)).state
+        if not waits and picture is None and state not in ENDED:
+            self.findings.append("L6: nothing tells why the execution waits")
+
+    async def observe_end(self) -> None:
+        self.watch.at_the_end(self.asked())
+        await self.watch.send_again(self.truth)
+        ended = await self.client.status(self.execution)
+        await asyncio.sleep(COOL_DOWN)
+        for execution in self.store.executions:
+            if execution != self.bystander:
+                view = await self.client.status(execution)
+                self._executions[execution] = Ended(view, await self.client.all_events(execution))
+        main = self._executions[self.execution]
+        self.watch.after_the_end(ended, main.view, self.asked())
+
+
+def observe_script(
+    scenario: ScriptScenario, schedule: Sequence[Fault] = (), order: int | None = None
+) -> ScriptObservation:
+    return ScriptWorld(scenario, schedule, order).run()

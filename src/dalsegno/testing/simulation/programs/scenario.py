@@ -1,0 +1,88 @@
+"""The environment of a simulated program: its source texts, its signals, and how the system is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dalsegno.testing.simulation.programs.program import (
+    MAIN,
+    Await,
+    Begin,
+    Body,
+    Fan,
+    Fire,
+    Group,
+    Program,
+    Promise,
+    Repeat,
+    Signal,
+    Statement,
+    bodies_of,
+)
+
+Language = Literal["flow", "python"]
+
+
+class SentSignal(Struct, frozen=True):
+    """``after`` seconds from the start."""
+
+    after: float
+    name: str
+    payload: int
+
+
+class ScriptScenario(Struct, frozen=True):
+    program: Program
+    signals: tuple[SentSignal, ...] = ()
+    language: Language = "flow"
+    news: bool = False
+    """True if messages only wake workers, which claim any ready token; else every message names a token."""
+    concurrency: int = 4
+    bystander: bool = False
+
+    def payloads(self) -> Mapping[str, list[Any]]:
+        """Return the payloads by name, in the order in which they are sent."""
+        found: dict[str, list[Any]] = {}
+        for signal in self.signals:
+            found.setdefault(signal.name, []).append(signal.payload)
+        return found
+
+
+def most_signals(program: Program) -> dict[str, int]:
+    """Return the maximal number of signals of each name that the program may await."""
+    return _in_body(program.workflows[MAIN])
+
+
+def _in_body(body: Body) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for statement in body:
+        for name, number in _in_statement(statement).items():
+            found[name] = found.get(name, 0) + number
+    return found
+
+
+def _in_statement(statement: Statement) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if isinstance(statement, Await | Begin | Fire):
+        for name in _names(statement.promise):
+            found[name] = found.get(name, 0) + 1
+    times = statement.times if isinstance(statement, Repeat) else 1
+    for body in bodies_of(statement):
+        for name, number in _in_body(body).items():
+            found[name] = found.get(name, 0) + number * times
+    return found
+
+
+def _names(promise: Promise) -> list[str]:
+    match promise:
+        case Signal(name):
+            return [name]
+        case Group(items=items):
+            return [name for item in items for name in _names(item)]
+        case Fan():
+            return []
+        case _:
+            return []

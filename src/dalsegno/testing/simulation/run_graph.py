@@ -1,0 +1,107 @@
+"""One run of a graph in the simulated system."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.engine.starting.start import StartOptions
+from dalsegno.graph.build import load_graph
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.testing.simulation.environment.faults import Fault
+from dalsegno.testing.simulation.environment.faulty_ports import Decision
+from dalsegno.testing.simulation.environment.process import simulation_registry
+from dalsegno.testing.simulation.environment.system import COOL_DOWN, KEY, SimulatedSystem
+from dalsegno.testing.simulation.scenario import Scenario
+
+
+class Again(Struct):
+    """A rerun: its start and its result."""
+
+    starts: tuple[str, ...]
+    view: ExecutionView
+    nodes: dict[str, NodeSummary]
+
+
+class Observation(Struct):
+    """The result of one run."""
+
+    view: ExecutionView | None
+    events: list[Event]
+    nodes: dict[str, NodeSummary]
+    context: dict[str, Any]
+    decisions: list[Decision]
+    findings: list[str]
+    """Broken guarantees."""
+    again: Again | None = None
+    """The rerun, if there was one."""
+    struck: list[Fault] = []
+    steps: int = 0
+    seconds: float = 0.0
+
+
+class World(SimulatedSystem):
+    def __init__(self, scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> None:
+        super().__init__(scenario, schedule, order)
+        self.scenario = scenario
+        self._observation = Observation(None, [], {}, {}, self.truth.decisions, self.findings)
+
+    def run(self) -> Observation:
+        self.simulate()
+        observation = self._observation
+        observation.struck = self.faults.struck
+        observation.steps, observation.seconds = self.loop.steps, self.loop.time()
+        return observation
+
+    async def begin(self) -> str:
+        definition, _ = await self.client.deploy(self.scenario.document)
+        options = StartOptions(idempotency_key=KEY)
+        return await self.client.start(definition.name, self.scenario.input, options)
+
+    async def look(self) -> None:
+        waits = await self.client.why(self.execution)
+        await self.client.nodes(self.execution)
+        await self.client.context(self.execution)
+        if not waits and (await self.client.status(self.execution)).state not in ENDED:
+            self.findings.append("L6: nothing tells why the execution waits")
+
+    async def observe_end(self) -> None:
+        observation = self._observation
+        self.watch.at_the_end(self.asked())
+        await self.watch.send_again(self.truth)
+        ended = await self.client.status(self.execution)
+        if self.scenario.rerun is not None:
+            observation.again = await self._run_again(self.scenario.rerun)
+        await asyncio.sleep(COOL_DOWN)
+        observation.view = await self.client.status(self.execution)
+        observation.events = await self.client.all_events(self.execution)
+        observation.nodes = await self.client.nodes(self.execution)
+        observation.context = await self.client.context(self.execution)
+        self.watch.after_the_end(ended, observation.view, self.asked())
+
+    async def _run_again(self, number: int) -> Again | None:
+        """Retry the failed nodes; without failures, rerun from some node that ran."""
+        nodes = await self.client.nodes(self.execution)
+        plan = load_graph(self.scenario.document, simulation_registry()).plan
+        ran = [
+            name
+            for name, node in plan.nodes.items()
+            if node.depth == 0 and nodes[name].runs and node.collects is None
+        ]
+        failed = any(node.state in ("FAILED", "CANCELLED") for node in nodes.values())
+        if not failed and not ran:
+            return None
+        starts = () if failed else (ran[number % len(ran)],)
+        self.ended.clear()
+        execution = await self.client.rerun(self.execution, starts or None)
+        await self.until_quiet()
+        return Again(starts, await self.client.status(execution), await self.client.nodes(execution))
+
+
+def observe(scenario: Scenario, schedule: Sequence[Fault] = (), order: int | None = None) -> Observation:
+    return World(scenario, schedule, order).run()

@@ -1,0 +1,1 @@
+"""Stores written by earlier releases, opened and finished by the present code."""
