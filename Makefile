@@ -18,7 +18,7 @@ PIP := $(PYTHON) -m pip -qq --disable-pip-version-check --no-input
 BASE := $(VENV)/.installed-base
 DEV := $(VENV)/.installed-dev
 
-WORKERS ?= 2
+WORKERS ?= 3
 SEEDS ?= 2000
 START ?= 1000000
 ARGS ?=
