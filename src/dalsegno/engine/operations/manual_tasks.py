@@ -357,10 +357,10 @@ class _GivenRun(Runner):
         self._answer = answer
         self._retry = retry
 
-    async def run(self, program: Program, situation: StepInput, payload: Any = None) -> Any:
-        situation.retry = self._retry
+    async def run(self, program: Program, step_input: StepInput, payload: Any = None) -> Any:
+        step_input.retry = self._retry
         if self._answer.failure is not None:
-            return replace(self._answer.failure, node=situation.node.id)
+            return replace(self._answer.failure, node=step_input.node.id)
         return self._answer.output
 
 

@@ -219,8 +219,8 @@ class Claims:
             program = self.engine.definitions.cached(lease.definition)
             if program is None:
                 return
-            situation = StepInput(program.plan, lease, Body(), now, now)
-            event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now, lease.attempt))
+            step_input = StepInput(program.plan, lease, Body(), now, now)
+            event = run_event("NodeStarted", step_input, RunRecord(lease.ready_at, now, lease.attempt))
         self.engine.committer.commit(shown_as_started(lease, event))
 
 
