@@ -122,7 +122,7 @@ def test_expired_lease_of_a_worker_elsewhere_is_lost_whoever_is_asked(
     assert wait["sentence"].startswith(
         f"{what} was running (attempt 1); its worker elsewhere is dead (last heard of at"
     )
-    assert wait["hint"].startswith(f"its process is gone; go on with `dalsegno resume {execution}")
+    assert wait["hint"].startswith(f"its process has ended; continue with `dalsegno resume {execution}")
 
 
 def test_queue_that_nobody_serves_is_said_whoever_is_asked(

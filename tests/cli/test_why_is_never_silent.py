@@ -95,9 +95,10 @@ def test_where_nobody_is_left_that_is_said_as_well(folder: Path, invoke: Invoke)
     with LiveServer(App(f"sqlite:///{folder / 'dalsegno.db'}")):
         until(lambda: WITHOUT_CODE in invoke("why", execution).stdout, "it is put off")
     told = invoke("why", execution).stdout
-    assert "no living worker runs on this store" in told
+    assert "no live worker runs on this store" in told
     assert (
-        f"go on here with `dalsegno resume {execution} --store sqlite:///dalsegno.db --app shop.py`" in told
+        f"continue here with `dalsegno resume {execution} --store sqlite:///dalsegno.db --app shop.py`"
+        in told
     )
     assert "or start `dalsegno worker --app shop.py`" in told
 

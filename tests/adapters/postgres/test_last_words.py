@@ -13,7 +13,7 @@ import pytest
 from dalsegno.adapters.postgres import PostgresNeighbours
 from dalsegno.adapters.postgres.messaging import listener as listener_module
 from dalsegno.adapters.postgres.messaging.listener import Message, in_short
-from dalsegno.engine.operations.limits import SOMETHING
+from dalsegno.engine.operations.limits import NO_TOKEN
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, until
@@ -153,7 +153,7 @@ async def test_that_something_has_changed_is_told(
     taking, go_on = await tarrying(there, monkeypatch)
     await here.apply(start("run-1", token("a")))
 
-    await here.broker.announce([SOMETHING])
+    await here.broker.announce([NO_TOKEN])
     await here.broker.close()
     go_on.set()
 

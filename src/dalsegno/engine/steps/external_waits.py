@@ -76,7 +76,9 @@ class ExternalWaits:
         raw = await arrival_of(step_input.lease, self.ledger, self.blobs)
         if raw is None:
             # The execution has ended and its rows are swept: any decision here will be refused.
-            return Failure("what the node waited for is gone", node=step_input.lease.node, retryable=False)
+            return Failure(
+                "what the node waited for no longer exists", node=step_input.lease.node, retryable=False
+            )
         if external_waits.awaited_child(awaiting) is not None:
             return await self._child_ended(step_input, raw)
         return await self._signalled(step_input, awaiting, raw)
@@ -97,7 +99,7 @@ class ExternalWaits:
         try:
             received: Any = receive(node.parameters.raw, decode_value(raw))
         except Unacceptable as error:
-            problem = of_no_use(error, node.id)
+            problem = useless_signal(error, node.id)
             self._log(execution, node.id, "warning", passed_over(error))
             return external_waits.wait_on(step_input, awaiting, problem)
         return await self.results.of(execution, received, what)
@@ -114,13 +116,13 @@ async def arrival_of(lease: Lease, ledger: Ledger, blobs: Blobs) -> bytes | None
     return await blobs.get(lease.execution, found[1:].decode())
 
 
-def of_no_use(error: Unacceptable, node: str) -> Failure:
+def useless_signal(error: Unacceptable, node: str) -> Failure:
     """Return the record of a signal that does not fit; its receiver keeps waiting."""
     return Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node)
 
 
 def passed_over(error: Unacceptable) -> str:
-    return f"a signal was of no use and is passed over: {error}"
+    return f"a signal could not be used and is skipped: {error}"
 
 
 def _require_text(step_input: StepInput, what: str, name: Any) -> None:

@@ -67,7 +67,7 @@ class Steps:
         self.limits = limits
         self.storage = blobs
         self.results = Results(blobs, limits)
-        self.meetings = JoinReader(ledger, loader, limits.value_bytes)
+        self.join_reader = JoinReader(ledger, loader, limits.value_bytes)
         self.evaluation = Evaluation(loader, self.results, limits)
         self.outside = ExternalWaits(ledger, blobs, runner.types, self.results, runner.log)
         self.transactions = NO_TRANSACTIONS
@@ -86,7 +86,7 @@ class Steps:
             if lease.kind == "node":
                 step = await self._node(program, step_input)
             else:
-                step = await self._bookkeeping(program, step_input)
+                step = await self._internal_step(program, step_input)
             size = bytes_in_rows(step.transition)
             if len(lease.data) > SMALL and step.transition.park is None:
                 size -= len(lease.data)
@@ -105,7 +105,9 @@ class Steps:
         except Exception as error:
             # Not a failure of the node (those are values) but an internal error. It would recur wherever it is
             # retried.
-            logger.exception("the step of node '%s' in execution %s broke", lease.node, lease.execution)
+            logger.exception(
+                "the step of node '%s' in execution %s had an internal error", lease.node, lease.execution
+            )
             return fail.halt(step_input, _internal(lease.node, error))
 
     async def skip(self, lease: Lease, body: Body) -> Step:
@@ -114,8 +116,8 @@ class Steps:
         now = self.ledger.now()
         step_input = StepInput(program.plan, lease, body, now, now)
         if lease.kind == "join" and not body.joined:
-            meeting, _ = await self.meetings.branches(step_input)
-            step_input.body, step_input.stores = meeting.body, meeting.stores
+            live_arrivals, _ = await self.join_reader.branches(step_input)
+            step_input.body, step_input.stores = live_arrivals.body, live_arrivals.stores
         return skip.skip_run(step_input)
 
     async def work_failed(self, lease: Lease, body: Body | None, failed: WorkFailed) -> Step:
@@ -136,7 +138,7 @@ class Steps:
             return fail.halt(step_input, _limit_exceeded(lease.node, error))
         return await self._failed(program, step_input, failure_of(error, step_input.node))
 
-    async def _bookkeeping(self, program: Program, step_input: StepInput) -> Step:
+    async def _internal_step(self, program: Program, step_input: StepInput) -> Step:
         lease = step_input.lease
         match lease.kind:
             case "join":
@@ -175,9 +177,9 @@ class Steps:
 
     async def _woken(self, program: Program, step_input: StepInput, awaiting: Awaiting) -> Step:
         """Continue a node whose awaited event has arrived, or whose wait has timed out."""
-        return await self._came_to(program, step_input, await self.outside.woken(step_input, awaiting))
+        return await self._continue_node(program, step_input, await self.outside.woken(step_input, awaiting))
 
-    async def _came_to(
+    async def _continue_node(
         self, program: Program, step_input: StepInput, outcome: Result | Failure | Step
     ) -> Step:
         if isinstance(outcome, Step):
@@ -197,7 +199,9 @@ class Steps:
         if isinstance(returned, AwaitSignal):
             return self.outside.await_signal(step_input, returned)
         if isinstance(returned, StartChild):
-            return await self._came_to(program, step_input, self.outside.start_child(step_input, returned))
+            return await self._continue_node(
+                program, step_input, self.outside.start_child(step_input, returned)
+            )
         output = await self.results.of(execution, returned.output, what)
         if isinstance(returned, SleepUntil):
             return sleep(step_input, returned.due, output)
@@ -318,16 +322,18 @@ class Steps:
             return await self._node(program, step_input, await self._payload(step_input))
         if lease.reason == "dead":
             return join.dead(step_input)
-        meeting, payloads = await self.meetings.branches(step_input)
-        step_input.body, step_input.stores = meeting.body, meeting.stores
-        self._remember(lease.execution, meeting.stores)
+        live_arrivals, payloads = await self.join_reader.branches(step_input)
+        step_input.body, step_input.stores = live_arrivals.body, live_arrivals.stores
+        self._remember(lease.execution, live_arrivals.stores)
         if lease.reason == "timeout":
-            failure = join.merge_timeout(step_input, len(meeting.arrivals), len(step_input.node.in_edges))
+            failure = join.merge_timeout(
+                step_input, len(live_arrivals.arrivals), len(step_input.node.in_edges)
+            )
             return await self._failed(program, step_input, _at(step_input, failure))
         result = await self.results.of(lease.execution, payloads, "the payloads of a join")
         entry, stores = place(result.raw, f"{lease.token}/payload", result.blob)
-        step_input.body = msgspec.structs.replace(meeting.body, payload=entry)
-        step_input.stores = (*meeting.stores, *stores)
+        step_input.body = msgspec.structs.replace(live_arrivals.body, payload=entry)
+        step_input.stores = (*live_arrivals.stores, *stores)
         return await self._node(program, step_input, payloads)
 
     def _remember(self, execution: str, stores: Sequence[StoreOutput]) -> None:
@@ -343,7 +349,7 @@ class Steps:
 
     async def _gather(self, program: Program, step_input: StepInput, fan: Fan) -> Step:
         """Gather the items of a split: all have ended, or the barrier timed out."""
-        gathered = await self.meetings.items(step_input, fan)
+        gathered = await self.join_reader.items(step_input, fan)
         if step_input.lease.reason == "tripped":
             return await self._tripped(program, step_input, fan, gathered.first_failure)
         summary = Result(_summary(fan, gathered.failed))
@@ -427,7 +433,7 @@ def _limit_exceeded(node: str, error: LimitExceeded) -> Failure:
 
 def _internal(node: str, error: Exception) -> Failure:
     return Failure(
-        f"Dal Segno itself broke here, please report it: {type(error).__name__}: {error}",
+        f"internal error in Dal Segno, please report it: {type(error).__name__}: {error}",
         code="INTERNAL_ERROR",
         type="InternalError",
         node=node or None,

@@ -52,10 +52,10 @@ class Evaluation:
         execution = step_input.lease.execution
         lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
-            brought = await self._meters.evaluate(
+            contribution = await self._meters.evaluate(
                 lambda meter: expression.evaluate(lookup, now=step_input.now, meter=meter)
             )
-            return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
+            return await self.results.of(execution, contribution, f"what the item brings to '{aggregator}'")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return failure_of(error, node)
 
@@ -109,13 +109,13 @@ class JoinReader:
         lease = step_input.lease
         barrier = barrier_id(lease.epoch, lease.scope, lease.node)
         slots = [slot async for slot in self._slots(lease.execution, barrier)]
-        meeting = join.meet(step_input, slots)
+        live_arrivals = join.meet(step_input, slots)
         payloads = [
             decode_value(await self.loader.raw(lease.execution, arrival, arrival.payload))
-            for arrival in meeting.arrivals
+            for arrival in live_arrivals.arrivals
             if arrival.payload is not None
         ]
-        return meeting, payloads
+        return live_arrivals, payloads
 
     async def items(self, step_input: StepInput, fan: Fan) -> Gathered:
         """Return the results of the items. They are read page by page: a list of 100,000 results is never held as

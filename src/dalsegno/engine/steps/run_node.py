@@ -148,9 +148,9 @@ def _chain(error: BaseException, redact: Redact, depth: int) -> list[str]:
 def _single(error: BaseException, redact: Redact, depth: int) -> list[str]:
     frames = _shown(error.__traceback__)
     lines = [HEADER, *(redact(line) for line in frames)] if frames else []
-    said = _cut(redact(said_by(error)), LONGEST_TRACED_MESSAGE)
+    message = _cut(redact(message_of(error)), LONGEST_TRACED_MESSAGE)
     name = _cut(redact(_name(type(error))), LONGEST_LINE)
-    lines.append(f"{name}: {said}" if said else name)
+    lines.append(f"{name}: {message}" if message else name)
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         lines += [
@@ -173,7 +173,7 @@ def _members(members: tuple[BaseException, ...], redact: Redact, depth: int) -> 
     return lines
 
 
-def said_by(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the message of an exception, empty if it raises while it is formatted."""
     try:
         return str(error)
@@ -182,8 +182,8 @@ def said_by(error: BaseException) -> str:
 
 
 def _name(kind: type) -> str:
-    home = kind.__module__
-    return kind.__qualname__ if home in ("builtins", "__main__") else f"{home}.{kind.__qualname__}"
+    module = kind.__module__
+    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
 
 
 def _shown(traceback: TracebackType | None) -> list[str]:
@@ -202,12 +202,12 @@ def _shown(traceback: TracebackType | None) -> list[str]:
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    everything, is_inside = is_debugging(), False
+    shows_all, is_inside = is_debugging(), False
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         is_ours = file.startswith(OURS)
         is_inside = is_inside or not (is_ours or file.startswith(MACHINERY))
-        if everything or (is_inside and not is_ours):
+        if shows_all or (is_inside and not is_ours):
             yield traceback.tb_frame, traceback.tb_lineno or 0
         traceback = traceback.tb_next
 
@@ -302,7 +302,7 @@ class Runner:
                 raise
             secrets = context.secrets if context is not None else None
             failure = failure_of(error, node, secrets)
-            _tell(step_input, failure)
+            _log_failure(step_input, failure)
             return failure
         finally:
             if self.rendered:
@@ -386,7 +386,7 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     return found
 
 
-def _tell(step_input: StepInput, failure: Failure) -> None:
+def _log_failure(step_input: StepInput, failure: Failure) -> None:
     """Log a failure with the frames of user code."""
     lease = step_input.lease
     logger.info(
@@ -433,7 +433,7 @@ def _failure(error: BaseException) -> Failure:
         name = "ExpressionFailed"
     elif isinstance(error, NotFound):
         code = "NOT_FOUND"
-    return Failure(said_by(error) or name, code, name, retryable=retryable)
+    return Failure(message_of(error) or name, code, name, retryable=retryable)
 
 
 def _storable(failure: Failure, node: str | None) -> Failure:
