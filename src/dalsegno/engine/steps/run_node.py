@@ -28,7 +28,7 @@ from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light
 from dalsegno.engine.steps.contexts import LogSink, RunContext
-from dalsegno.engine.steps.values import Loader, Lookup, nothing
+from dalsegno.engine.steps.values import Loader, Lookup, load_nothing
 from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, NotJson, OperatorError, is_debugging
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
@@ -276,7 +276,7 @@ class Runner:
             if node.parameters.roots or node_type.needs:
                 context = await self._context(program, step_input, node_type, payload)
             else:
-                context = self._seen(program, step_input, nothing, payload, NO_OUTPUTS, node_type)
+                context = self._seen(program, step_input, load_nothing, payload, NO_OUTPUTS, node_type)
             parameters = program.parsed.get(node)
             if parameters is None:
                 if not (node_type.pure or node.parameters.template.constant):
