@@ -183,4 +183,4 @@ def test_task_that_is_ready_in_a_pause_waits_for_nothing_else(
     paused, ready = here
     assert (paused["kind"], paused["since"] is not None) == ("paused", True)
     assert (ready["kind"], ready["served"], ready["hint"]) == ("queued", None, "")
-    assert ready["sentence"] == "task 'dig' is ready; it goes on when the execution is resumed"
+    assert ready["sentence"] == "task 'dig' is ready; it continues when the execution is resumed"

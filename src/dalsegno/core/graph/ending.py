@@ -38,8 +38,8 @@ def branch_ends(step_input: StepInput, context: Context, finish: FinishExecution
     """End a branch without successor: at the root it leaves its context, in an item it leaves nothing."""
     scope = step_input.lease.scope
     if scope:
-        ghost = encode(ItemResult(None))
-        return EndIfLast(scope, finisher(step_input), slot_data=ghost, event=item_event(step_input))
+        nothing = encode(ItemResult(None))
+        return EndIfLast(scope, finisher(step_input), slot_data=nothing, event=item_event(step_input))
     left = encode(Body(context=context))
     return EndIfLast(scope, finisher(step_input), leave_key(step_input), left, finish)
 
@@ -53,14 +53,14 @@ def item_arrives(
     or its payload. Several are ordered by in-edge and merged later. An ``output`` expression that is not
     evaluated yet is evaluated by the finisher, in the merged context.
     """
-    expressed = own is None and "output" in step_input.plan.nodes[edge.dst].parameters.expressions
+    is_deferred = own is None and "output" in step_input.plan.nodes[edge.dst].parameters.expressions
     result = ItemResult(own) if own is not None else item_result(payload, context, step_input.body)
     return EndIfLast(
         step_input.lease.scope,
         finisher(step_input),
         f"{edge.slot:06d}|{step_input.lease.token}",
         encode(Body(context, payload, loops=step_input.body.loops)),
-        slot_data=encode(result) if not expressed else None,
+        slot_data=encode(result) if not is_deferred else None,
         event=item_event(step_input),
     )
 
@@ -132,9 +132,9 @@ def completed(step_input: StepInput, context: Context, output: bytes) -> FinishE
 
 def failed(step_input: StepInput, context: Context, failure: Failure) -> FinishExecution:
     """Fail the execution. The execution and the node's event keep the traceback; the event of the ending does not."""
-    told = encode_record(failure.as_dict())
-    error = told if failure.traceback is None else encode_record(failure.recorded())
-    event = NewEvent("ExecutionFailed", failure.node or "", "", step_input.now, b'{"error":%b}' % told)
+    record = encode_record(failure.as_dict())
+    error = record if failure.traceback is None else encode_record(failure.recorded())
+    event = NewEvent("ExecutionFailed", failure.node or "", "", step_input.now, b'{"error":%b}' % record)
     return FinishExecution("FAILED", event, None, encode(Body(context=context)), error)
 
 

@@ -120,10 +120,10 @@ def _park(step_input: StepInput, awaiting: Awaiting, *, problem: Failure | None 
 
 def _started(step_input: StepInput, child: str, request: ChildRequest, *, detached: bool = False) -> NewEvent:
     lease = step_input.lease
-    told: dict[str, Any] = {"execution": child, "workflow": request.workflow, "attempt": lease.attempt}
+    fields: dict[str, Any] = {"execution": child, "workflow": request.workflow, "attempt": lease.attempt}
     if detached:
-        told["detached"] = True
-    data = msgspec.json.encode(told)
+        fields["detached"] = True
+    data = msgspec.json.encode(fields)
     return NewEvent("ChildStarted", lease.node, lease.scope, step_input.now, data, lease.token)
 
 
@@ -158,7 +158,7 @@ def timed_out(step_input: StepInput, awaiting: Awaiting) -> Failure:
         what, details = f"execution {child} did not end", {"execution": child}
     else:
         name = signal_of(awaiting) or ""
-        what, details = f"no signal '{name}' came", {"signal": name}
+        what, details = f"signal '{name}' did not arrive", {"signal": name}
     return Failure(
         f"node '{step_input.lease.node}' gave up after {waited:g} s: {what}",
         code=TIMEOUT,
@@ -242,12 +242,12 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
     """
     decision = read_decision(payload)
     if form and needs_form(decision):
-        found = _misfits(form, decision["data"])
-        refuse_misfits([(each.pointer, each.message) for each in found])
+        found = _form_problems(form, decision["data"])
+        refuse_problems([(each.pointer, each.message) for each in found])
     return decision
 
 
-def _misfits(form: Mapping[str, Any], data: Any) -> list[Finding]:
+def _form_problems(form: Mapping[str, Any], data: Any) -> list[Finding]:
     from dalsegno.graph.json_schema import input_schema  # noqa: PLC0415 - only approvals with a form need it
 
     if not is_light.get():
@@ -261,7 +261,7 @@ def _misfits(form: Mapping[str, Any], data: Any) -> list[Finding]:
 def read_decision(payload: Any) -> dict[str, Any]:
     """Return ``{decision, data, by}``, and ``comment`` if there is one, without checking the form."""
     if not isinstance(payload, dict):
-        raise InvalidInput(f"this is no decision: {_SHAPE}")
+        raise InvalidInput(f"this is not a decision: {_SHAPE}")
     unknown = sorted(set(payload) - set(_FIELDS))
     if unknown:
         raise InvalidInput(f"a decision has no field '{unknown[0][:100]}': {_SHAPE}")
@@ -286,7 +286,7 @@ def needs_form(decision: Mapping[str, Any]) -> bool:
     return bool(decision["decision"] == APPROVED)
 
 
-def refuse_misfits(problems: Sequence[tuple[str, str]]) -> None:
+def refuse_problems(problems: Sequence[tuple[str, str]]) -> None:
     if problems:
         findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
         lines = [f"{each.pointer}: {each.message}" for each in findings]

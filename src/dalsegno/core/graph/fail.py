@@ -65,11 +65,11 @@ def halt(step_input: StepInput, failure: Failure) -> Step:
         return Step(transition_of(step_input, (finish, *children), (event,)), {})
     trip = step_input.body.loops[-1].halts
     end = EndScope(lease.scope, failed_item(failure), trip, item_event(step_input))
-    children = () if _alone(step_input, trip) else cancel_abandoned(step_input, lease.scope)
+    children = () if _ends_alone(step_input, trip) else cancel_abandoned(step_input, lease.scope)
     return Step(transition_of(step_input, (end, *children), (event,)), {})
 
 
-def _alone(step_input: StepInput, trip: bool) -> bool:
+def _ends_alone(step_input: StepInput, trip: bool) -> bool:
     """Return True if nothing else can have been live in what ends, including other items, which a trip ends too."""
     node = step_input.plan.nodes.get(step_input.lease.node)
     return not trip and node is not None and node.solitary

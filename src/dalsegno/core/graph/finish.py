@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Context, Entry, unite
+from dalsegno.core.graph.context import Context, Entry, merge_contexts
 from dalsegno.core.graph.ending import cancel_children, completed, failed, item_event, item_result
 from dalsegno.core.graph.step_input import Result, StepInput
 from dalsegno.core.graph.token_body import Body, ItemResult, decode_body, encode
@@ -14,12 +14,12 @@ from dalsegno.model.effect import Effect, EndScope, StoreOutput
 from dalsegno.model.failure import Failure
 
 
-def united(
+def merge_left(
     step_input: StepInput, left: Sequence[LeftView]
 ) -> tuple[Context, list[StoreOutput], tuple[Body, ...]]:
     """Merge what all branches left, in key order: a later one overrides an earlier one."""
     bodies = tuple(decode_body(entry.data) for entry in left)
-    context, stores = unite([body.context for body in bodies], step_input.lease.token)
+    context, stores = merge_contexts([body.context for body in bodies], step_input.lease.token)
     return context, stores, bodies
 
 

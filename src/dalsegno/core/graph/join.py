@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Entry, extend, key_of, unite, value
+from dalsegno.core.graph.context import Entry, extend, key_of, merge_contexts, value
 from dalsegno.core.graph.edges import VISITED, close_at, close_edges, close_unit, exits_of
 from dalsegno.core.graph.ending import branch_ends, finisher
 from dalsegno.core.graph.step_input import Result, StepInput
@@ -74,9 +74,9 @@ class LiveArrivals(Struct, frozen=True):
         return tuple(body.payload for body in self.arrivals)
 
 
-def meet(step_input: StepInput, slots: Sequence[SlotView]) -> LiveArrivals:
+def read_arrivals(step_input: StepInput, slots: Sequence[SlotView]) -> LiveArrivals:
     arrivals = tuple(decode_body(slot.data) for slot in slots if slot.live and slot.data is not None)
-    context, stores = unite([body.context for body in arrivals], step_input.lease.token)
+    context, stores = merge_contexts([body.context for body in arrivals], step_input.lease.token)
     path = arrivals[0].path if arrivals else ""
     body = Body(context, None, path, step_input.body.loops, joined=True)
     return LiveArrivals(body, arrivals, tuple(stores))

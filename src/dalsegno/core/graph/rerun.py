@@ -30,7 +30,7 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
 
-THE_TRIGGER = reference(KEY, "$trigger")
+TRIGGER_REFERENCE = reference(KEY, "$trigger")
 RECORDED = "!"
 """Sorts before every path: where contexts disagree, nodes that ran again override the record."""
 
@@ -106,12 +106,12 @@ class _Builder:
             entry, stores = place(raw, f"{self.step_input.lease.execution}/{node.id}/payload", None)
             self.effects += stores
             return entry
-        return carried[-1] if carried else THE_TRIGGER
+        return carried[-1] if carried else TRIGGER_REFERENCE
 
     def _carried(self, edge: Edge) -> Entry:
         """Return the payload on an edge: its source's output, or the source's input if the source passes it on."""
         if edge.src in self.plan.triggers:
-            return THE_TRIGGER
+            return TRIGGER_REFERENCE
         source = self.plan.nodes[edge.src]
         return self._received(source) if passes_payload(source) else reference(KEY, key_of(source.id))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dalsegno.core.graph.complete import Run, Step, transition_of
-from dalsegno.core.graph.context import THE_ITEM, Context, as_page, place, value
+from dalsegno.core.graph.context import ITEM_ENTRY, Context, as_page, place, value
 from dalsegno.core.graph.edges import deliver
 from dalsegno.core.graph.ending import item_arrives, item_event
 from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, encode_record, run_event
@@ -85,13 +85,13 @@ def _open_item(
     owner = f"{fan.token}/item/{index}"
     entry, stores = place(item.raw, owner, item.blob)
     loop = Loop(fan.split, index, fan.total, entry, fan.halts)
-    inner = Body(_inner_context(body.context), THE_ITEM, "", (*body.loops, loop))
+    inner = Body(_inner_context(body.context), ITEM_ENTRY, "", (*body.loops, loop))
     effects: list[Effect] = [*stores, OpenScope(scope, _barrier_id(step_input, fan), index)]
     split = step_input.plan.nodes[fan.split]
     inside = _inside(step_input, fan, scope, index, inner)
     for edge in split.success_edges:
         if step_input.plan.nodes[edge.dst].control == "aggregator":
-            effects.append(item_arrives(inside, THE_ITEM, inner.context, edge, None))
+            effects.append(item_arrives(inside, ITEM_ENTRY, inner.context, edge, None))
             continue
         start = inner if not split.forks else msgspec.structs.replace(inner, path=f"{edge.position:04x}")
         sent = deliver(inside, edge, start, source_closes=True)
@@ -116,7 +116,7 @@ def _inner_context(context: Context) -> Context:
     """Return the item's context: its working payload is the item, whatever was edited before the split."""
     if "$json" not in context.entries and not context.pages:
         return context
-    return Context({**context.entries, "$json": THE_ITEM}, context.pages, context.size)
+    return Context({**context.entries, "$json": ITEM_ENTRY}, context.pages, context.size)
 
 
 def _next_advance(step_input: StepInput, fan: Fan, body: Body) -> list[Effect]:
@@ -149,7 +149,7 @@ def _barrier(step_input: StepInput, fan: Fan, body: Body) -> BarrierSpec:
     Without an aggregator the split itself waits for its items, which keeps the outer scope open.
     """
     lease = step_input.lease
-    node = _meeting_node(step_input, fan)
+    node = _join_node(step_input, fan)
     return BarrierSpec(
         _barrier_id(step_input, fan),
         lease.scope,
@@ -161,7 +161,7 @@ def _barrier(step_input: StepInput, fan: Fan, body: Body) -> BarrierSpec:
     )
 
 
-def _meeting_node(step_input: StepInput, fan: Fan) -> Node:
+def _join_node(step_input: StepInput, fan: Fan) -> Node:
     split = step_input.plan.nodes[fan.split]
     return step_input.plan.nodes[split.aggregator] if split.aggregator is not None else split
 
@@ -169,7 +169,7 @@ def _meeting_node(step_input: StepInput, fan: Fan) -> Node:
 def join_token(step_input: StepInput, fan: Fan, body: Body) -> NewToken:
     lease = step_input.lease
     inner = Body(body.context, body.payload, body.path, body.loops, fan=fan)
-    node = _meeting_node(step_input, fan)
+    node = _join_node(step_input, fan)
     return NewToken(
         derive(fan.token, "join"), lease.scope, "join", node.id, encode(inner), SYSTEM_QUEUE, lease.priority
     )

@@ -16,7 +16,7 @@ from dalsegno.core.graph.external_waits import (
     awaiting_in,
     needs_form,
     read_decision,
-    refuse_misfits,
+    refuse_problems,
     signal_of,
 )
 from dalsegno.core.graph.token_body import decode_body
@@ -180,7 +180,7 @@ class Approvals:
         payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
             client, given = self.client, encode_value(data, "the decision's data")
-            refuse_misfits(await payload_problems(approval.form, given, client.limits, client.offload))
+            refuse_problems(await payload_problems(approval.form, given, client.limits, client.offload))
         raw = encode_decision(payload)
         result = await self.client.results.of_raw(execution, raw, "the decision")
         now = self.client.stack.ledger.now()

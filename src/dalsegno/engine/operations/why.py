@@ -20,15 +20,15 @@ from dalsegno.core.diagnosis import (
     Explanation,
     Lost,
     Wait,
+    child_wait,
     command,
     group,
     held_back,
     in_queue,
-    never_silent,
-    of_child,
-    of_the_lost,
+    lost_worker_wait,
     paused,
     waits,
+    with_fallback,
 )
 from dalsegno.core.graph.external_waits import awaiting_in, signal_of
 from dalsegno.core.scripts.ending import GRACE
@@ -106,7 +106,7 @@ class Why:
             children = await below(self._archive.executions, execution)
             for child in (await self._ledger.examine([each.id for each in children], RECORDS)).executions:
                 view = child.inspection.execution
-                found += [of_child(wait, view) for wait in await self._waits(child, workers)]
+                found += [child_wait(wait, view) for wait in await self._waits(child, workers)]
         view = own.inspection.execution
         return Explanation(view.id, view.state, tuple(found), now)
 
@@ -157,7 +157,7 @@ class Why:
         else:
             shown = waits(inspection, await self.open_branches(found), lost)
         workers = workers.with_remote_queues(found.records)
-        helped = [with_help(wait, execution.id, workers) for wait in never_silent(inspection, shown)]
+        helped = [with_help(wait, execution.id, workers) for wait in with_fallback(inspection, shown)]
         return [*troubled(found.records, inspection), *helped]
 
     async def _script_waits(
@@ -330,7 +330,7 @@ def cleaning_up(machine: MachineView, tokens: Sequence[TokenView]) -> str:
 
 def _turn(resume: TokenView, lost: Lost | None) -> Wait:
     if lost is not None:
-        return of_the_lost(lost, "the program was running", subject="program")
+        return lost_worker_wait(lost, "the program was running", subject="program")
     if resume.state == "leased":
         return Wait("running", "", "", "the program is running", subject="program")
     if resume.state == "held":
@@ -466,7 +466,7 @@ def _task(inspection: Inspection, name: str, token: TokenView | None, lost: Lost
         return Wait("limit", name, "", sentence, held.due, subject="task", since=token.ready_at)
     if lost is not None:
         was = f"task '{name}' was running (attempt {token.attempt})"
-        return of_the_lost(lost, was, name, subject="task")
+        return lost_worker_wait(lost, was, name, subject="task")
     return _of_its_token(name, token)
 
 

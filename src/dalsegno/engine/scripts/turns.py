@@ -14,7 +14,7 @@ import msgspec
 from dalsegno.core.scripts.task_options import child_options, task_options
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.scripts.wake_condition import describe, wake_of, without_limits
-from dalsegno.core.tags import changed_tags, united
+from dalsegno.core.tags import changed_tags, merge_tags
 from dalsegno.core.values import encode_small, encode_value
 from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.engine.scripts.failures import storable_error
@@ -116,7 +116,7 @@ class Turns:
         is valid until the turn's commit, or the turn is refused.
         """
         view = await self._archive.execution(job.execution)
-        asked = united(request for request, _ in turn.requests if isinstance(request, SetTags))
+        asked = merge_tags(request for request, _ in turn.requests if isinstance(request, SetTags))
         turn.requests = [pair for pair in turn.requests if not isinstance(pair[0], SetTags)]
         turn.tags = changed_tags(view.tags if view is not None else (), asked)
 

@@ -383,17 +383,17 @@ class Steps:
     async def _finish(self, program: Program, step_input: StepInput) -> Step:
         lease = step_input.lease
         left = await self.ledger.left(lease.execution, lease.scope)
-        context, stores, bodies = finish.united(step_input, left)
+        context, stores, bodies = finish.merge_left(step_input, left)
         self._remember(lease.execution, stores)
         if not lease.scope:
             ending = await self.evaluation.ending(program, step_input, context)
             return finish.finish_root(step_input, context, stores, ending)
-        own = await self._united_item(program, step_input, context) if bodies else None
+        own = await self._merged_item(program, step_input, context) if bodies else None
         if isinstance(own, Failure):
             return fail.halt(step_input, own)
         return finish.finish_item(step_input, bodies, value(own.raw) if own is not None else None)
 
-    async def _united_item(
+    async def _merged_item(
         self, program: Program, step_input: StepInput, context: Context
     ) -> Result | Failure | None:
         aggregator = step_input.plan.nodes[step_input.body.loops[-1].split].aggregator

@@ -109,7 +109,7 @@ class JoinReader:
         lease = step_input.lease
         barrier = barrier_id(lease.epoch, lease.scope, lease.node)
         slots = [slot async for slot in self._slots(lease.execution, barrier)]
-        live_arrivals = join.meet(step_input, slots)
+        live_arrivals = join.read_arrivals(step_input, slots)
         payloads = [
             decode_value(await self.loader.raw(lease.execution, arrival, arrival.payload))
             for arrival in live_arrivals.arrivals
