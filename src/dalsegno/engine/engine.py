@@ -159,11 +159,11 @@ class Engine:
         )
         self.endings = Endings(stack.archive)
         if stack.neighbours is not None:
-            stack.neighbours.hear_endings(self.endings.notice_elsewhere)
+            stack.neighbours.on_ending(self.endings.notice_elsewhere)
             self.endings.waiting = stack.neighbours.watch_endings
         if stack.watch is not None:
-            stack.watch.hear_commits(self.endings.poll_soon)
-            stack.watch.hear_commits(switch_often)
+            stack.watch.on_commit(self.endings.poll_soon)
+            stack.watch.on_commit(switch_often)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -223,7 +223,7 @@ class Engine:
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
         if scheduler and self.stack.watch is not None:
-            self.stack.watch.hear_schedules(self.timers.notice, self.outbox.notice)
+            self.stack.watch.on_upkeep(self.timers.notice, self.outbox.notice)
 
     def _refuse_remote_queues(self) -> None:
         """Refuse queues of remote tasks: this worker could only release the tokens it would claim from them."""
@@ -271,13 +271,13 @@ class Engine:
 
         def announce_round() -> None:
             self.timers.look()
-            neighbours.tell_tended()
+            neighbours.announce_round()
 
         def round_elsewhere() -> None:
             self.timers.notice_look()
             self.reconciler.notice_round()
 
-        neighbours.hear_schedules(self.timers.notice, self.outbox.notice, round_elsewhere)
+        neighbours.on_upkeep(self.timers.notice, self.outbox.notice, round_elsewhere)
         self.timers.longest_sleep = neighbours.look_every
         # Processes announce outbox entries. This poll only finds those whose announcement was lost.
         self.outbox.look_every = lambda: 2 * neighbours.look_every()
@@ -483,11 +483,11 @@ def heavy_limits(settings: EngineSettings) -> HeavyLimits:
 def announce_commit(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:
     """Notify other processes of the events of a commit that they may wait for."""
     if applied.next_due is not None:
-        neighbours.tell_due(applied.next_due)
+        neighbours.announce_due(applied.next_due)
     if applied.owes:
-        neighbours.tell_owed()
+        neighbours.announce_outbox()
     if applied.ended is not None:
-        neighbours.tell_ended(transition.execution)
+        neighbours.announce_ended(transition.execution)
 
 
 def _in_loop(

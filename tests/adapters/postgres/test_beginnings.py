@@ -88,7 +88,7 @@ async def test_what_exists_is_recognised_and_the_others_begin(ledger: PostgresLe
     assert (type(first), type(third)) == (Applied, Applied)
     tokens = [(await ledger.inspect(name)) for name in "abc"]
     assert [len(found.tokens) for found in tokens if found is not None] == [1, 1, 1]
-    assert ledger.commits.short_way_failures == 0
+    assert ledger.commits.fast_path_failures == 0
 
 
 async def test_value_that_cannot_be_stored_refuses_its_start_alone(ledger: PostgresLedger) -> None:

@@ -78,7 +78,7 @@ async def test_script_goes_the_short_way_to_its_end(ledger: PostgresLedger) -> N
 
     assert outcome == Applied(ended="COMPLETED")
     assert ledger.commits.known.hits == 6
-    assert ledger.commits.short_way_failures == 0
+    assert ledger.commits.fast_path_failures == 0
     found = await ledger.inspect(RUN)
     assert found is not None
     assert (found.execution.state, found.execution.live) == ("COMPLETED", 0)
@@ -220,10 +220,10 @@ async def test_large_inbox_is_not_remembered(ledger: PostgresLedger, monkeypatch
 
 def batches() -> list[list[Transition]]:
     late = Transition(RUN, (failed(3),), (event("TaskFailed"),), "t3", 1, worker="w1")
-    goes_on = save(1, 3, need=1, reachable=((2, 9),), awaited=((4, 5),))
+    only_counts = save(1, 3, need=1, reachable=((2, 9),), awaited=((4, 5),))
     again = Transition(
         RUN,
-        (SpawnToken(task("t4")), goes_on),
+        (SpawnToken(task("t4")), only_counts),
         (event("Suspended"),),
         resume_id(1),
         1,

@@ -100,7 +100,7 @@ class Claims:
             raise
         finally:
             session.polls -= 1
-            session.hear(self.ledger.now())
+            session.note_message(self.ledger.now())
         if found and gone is not None and await gone():
             await self.remote_leases.give_back(found)
             return []

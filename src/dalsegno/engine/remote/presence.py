@@ -159,7 +159,7 @@ class RemoteHeartbeats:
         row = next((each for each in await self.ledger.workers() if each.id == session.name), None)
         if row is not None and row.expires_at > session.written + 0.001:
             session.written = row.expires_at
-            session.hear(self.ledger.now())
+            session.note_message(self.ledger.now())
             return
         self.sessions.drop(session)
         for claim in session.waiting.values():
