@@ -220,10 +220,10 @@ async def test_large_inbox_is_not_remembered(ledger: PostgresLedger, monkeypatch
 
 def batches() -> list[list[Transition]]:
     late = Transition(RUN, (failed(3),), (event("TaskFailed"),), "t3", 1, worker="w1")
-    only_counts = save(1, 3, need=1, reachable=((2, 9),), awaited=((4, 5),))
+    goes_on = save(1, 3, need=1, reachable=((2, 9),), awaited=((4, 5),))
     again = Transition(
         RUN,
-        (SpawnToken(task("t4")), only_counts),
+        (SpawnToken(task("t4")), goes_on),
         (event("Suspended"),),
         resume_id(1),
         1,
