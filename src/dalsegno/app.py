@@ -525,4 +525,4 @@ def _concurrency(given: int | str | Mapping[str, Any] | None) -> Concurrency | N
     try:
         return read_concurrency(given) if given is not None else None
     except ValueError as error:
-        raise InvalidInput(f"the option 'concurrency' makes no sense: {error}") from None
+        raise InvalidInput(f"the option 'concurrency' is not valid: {error}") from None

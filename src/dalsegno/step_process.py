@@ -32,11 +32,11 @@ from dalsegno.engine.subprocesses.heavy_steps import (
     Ask,
     Broken,
     Computed,
+    LogLine,
     Message,
     NotHere,
     Rendered,
     Request,
-    Said,
     Setting,
     is_script,
 )
@@ -108,7 +108,7 @@ class Parent:
         return msgspec.msgpack.decode(reply["value"], type=ANSWERS[method])
 
     def log(self, execution: str, node: str, level: str, message: str) -> None:
-        self.write(Said(execution, node, level, message))
+        self.write(LogLine(execution, node, level, message))
 
 
 class Clock:

@@ -118,7 +118,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         raise
     ledger = postgres.PostgresLedger(store)
     listener = postgres.Listener(listen_at)
-    broker = postgres.PostgresBroker(ledger, listener, ledger.takers)
+    broker = postgres.PostgresBroker(ledger, listener, ledger.waiting_workers)
     neighbours = postgres.PostgresNeighbours(ledger, listener, broker)
     transactions = postgres.PostgresTransactions(store, ledger.commits)
     listener.start()

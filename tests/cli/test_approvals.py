@@ -190,7 +190,7 @@ def test_a_script_that_asks_is_told_listed_and_decided(invoke: Invoke, folder: P
     assert (found["node"], found["message"], found["index"]) == ("approval", "Enrol Ada?", [0])
     assert found["command"] == f"dalsegno approve {execution} approval --index 0"
     why = invoke("why", execution).stdout
-    assert "a decision is waited for: Enrol Ada?; it gives up in" in why
+    assert "it waits for a decision: Enrol Ada?; it gives up in" in why
     assert f"decide it with `dalsegno approve {execution}` or reject" in why
     assert "waits for a decision, gives up in" in invoke("show", execution).stdout
     assert invoke("approve", execution, "--comment", "fine").exit_code == 0

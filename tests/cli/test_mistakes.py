@@ -200,8 +200,8 @@ def test_a_signal_that_nobody_waits_for_is_told_to_be_kept(invoke: Invoke, folde
     said = invoke("signal", "last", "og").stdout
     assert "it is kept: nobody waits for 'og' now (it waits for 'go')" in said
     told = invoke("why", "last").stdout
-    assert "signal 'go' has not come" in told
-    assert "signal 'og' has come and is kept: nobody takes it now" in told
+    assert "signal 'go' has not arrived" in told
+    assert "signal 'og' has arrived and is kept: nothing waits for it now" in told
     assert "kept" not in invoke("signal", "last", "go").stdout
 
 

@@ -48,7 +48,7 @@ def test_why_tells_when_it_starts(hello: Invoke, name: str, option: tuple[str, s
     assert wait["seconds_left"] > 3000
     if option[0] == "--at":
         assert wait["due"].startswith("2130-01-31T08:00:00")
-    assert "it starts when its time has come, or when it is triggered: in" in hello("why", execution).stdout
+    assert "it starts when it is due, or when it is triggered: in" in hello("why", execution).stdout
     assert asked(hello, "show", execution)["status"] == "PENDING"
     assert hello("show", execution).exit_code == 0
     assert [each["execution_id"] for each in asked(hello, "ls", "--state", "pending")["executions"]] == [

@@ -46,7 +46,7 @@ def test_killed_run_goes_on_at_once_where_it_stood(programs: Programs, folder: P
     killed.process.communicate()
     (folder / "go").touch()
     execution = str(last(invoke)["execution_id"])
-    resuming = f"its process is gone; go on with `dalsegno resume {execution}"
+    resuming = f"its process has ended; continue with `dalsegno resume {execution}"
     assert resuming in invoke("why", execution).stdout
     assert resuming in invoke("show", execution).stdout
     gone = [

@@ -112,9 +112,9 @@ def test_what_is_ready_says_plainly_that_nobody_runs(invoke: Invoke, folder: Pat
     ready = invoke("start", "hello").stdout.strip()
     due = left(invoke, "short.flow", after="100ms")
     time.sleep(0.5)  # the clock of a store is the machine's
-    for execution, said in ((ready, "it is ready to run"), (due, "its time has come")):
+    for execution, said in ((ready, "it is ready to run"), (due, "it is due")):
         told = invoke("why", execution).stdout
-        assert f"{said}, but no living worker runs on this store" in told
+        assert f"{said}, but no live worker runs on this store" in told
         assert f"`dalsegno resume {execution} --store" in told
         assert "or start `dalsegno worker`" in told
 

@@ -104,7 +104,7 @@ def test_other_programs_look_at_it_without_its_code_but_cannot_run_it(
     assert "paid   5" in whole
     assert 'order  {"cents": 5, "customer": "Ada"}' in whole
     _, why, _ = programs.begin("why", "last").finish()
-    assert "signal 'go' has not come" in why
+    assert "signal 'go' has not arrived" in why
     code, _, err = programs.begin("resume", "last").finish()
     assert code == 2
     assert "--app" in err

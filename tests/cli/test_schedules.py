@@ -112,7 +112,7 @@ REFUSED = {
     "a bad interval": (("add", "x", "-w", "hello", "--every", "soon"), "the interval 'soon' is not a duration"),
     "a bad zone": (("add", "x", "-w", "hello", "--cron", "@daily", "--timezone", "Europe/Berln"), "did you mean"),
     "a bad policy": (("add", "x", "-w", "hello", "--cron", "@daily", "--missed", "never"), "skip, once, all"),
-    "a bad time": (("add", "x", "-w", "hello", "--cron", "@daily", "--end", "later"), "is no point in time"),
+    "a bad time": (("add", "x", "-w", "hello", "--cron", "@daily", "--end", "later"), "is not a point in time"),
     "an unknown workflow": (("add", "x", "-w", "nobody", "--cron", "@daily"), "no workflow is named 'nobody'"),
     "an unknown schedule": (("show", "x"), "there is no schedule 'x'; there are: none yet"),
     "removing what is not there": (("rm", "x"), "there is no schedule 'x'"),

@@ -120,4 +120,4 @@ def test_what_deploying_would_refuse_is_found_too(invoke: Invoke, folder: Path) 
         if line.startswith("wrong.flow:") and "  " in line
     ]
     assert places == ["wrong.flow:2:1", "wrong.flow:4:1", "wrong.flow:6:12"]
-    assert "the concurrency makes no sense: 'limit' must be a whole number" in " ".join(result.stdout.split())
+    assert "the concurrency is not valid: 'limit' must be a whole number" in " ".join(result.stdout.split())

@@ -122,7 +122,7 @@ def test_expired_lease_of_a_worker_elsewhere_is_lost_whoever_is_asked(
     assert wait["sentence"].startswith(
         f"{what} was running (attempt 1); its worker elsewhere is dead (last heard of at"
     )
-    assert wait["hint"].startswith(f"its process is gone; go on with `dalsegno resume {execution}")
+    assert wait["hint"].startswith(f"its process has ended; continue with `dalsegno resume {execution}")
 
 
 def test_queue_that_nobody_serves_is_said_whoever_is_asked(
@@ -183,4 +183,4 @@ def test_task_that_is_ready_in_a_pause_waits_for_nothing_else(
     paused, ready = here
     assert (paused["kind"], paused["since"] is not None) == ("paused", True)
     assert (ready["kind"], ready["served"], ready["hint"]) == ("queued", None, "")
-    assert ready["sentence"] == "task 'dig' is ready; it goes on when the execution is resumed"
+    assert ready["sentence"] == "task 'dig' is ready; it continues when the execution is resumed"

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from dalsegno import App
-from dalsegno.core.diagnosis import never_silent
+from dalsegno.core.diagnosis import with_fallback
 from dalsegno.model.inspection import Inspection
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
@@ -95,9 +95,10 @@ def test_where_nobody_is_left_that_is_said_as_well(folder: Path, invoke: Invoke)
     with LiveServer(App(f"sqlite:///{folder / 'dalsegno.db'}")):
         until(lambda: WITHOUT_CODE in invoke("why", execution).stdout, "it is put off")
     told = invoke("why", execution).stdout
-    assert "no living worker runs on this store" in told
+    assert "no live worker runs on this store" in told
     assert (
-        f"go on here with `dalsegno resume {execution} --store sqlite:///dalsegno.db --app shop.py`" in told
+        f"continue here with `dalsegno resume {execution} --store sqlite:///dalsegno.db --app shop.py`"
+        in told
     )
     assert "or start `dalsegno worker --app shop.py`" in told
 
@@ -143,17 +144,17 @@ def test_a_schedule_tells_its_next_time(folder: Path, invoke: Invoke) -> None:
     assert invoke("schedule", "add", "nightly", "-w", "hello", "--cron", "0 3 * * *").exit_code == 0
     [schedule] = json.loads(invoke("ls", "--kind", "schedule", "--json").stdout)["executions"]
     told = invoke("why", schedule["execution_id"])
-    assert "the schedule starts something when its next time has come: in " in told.stdout, told.output
+    assert "the schedule starts its workflow when it is next due: in " in told.stdout, told.output
 
 
 @pytest.mark.parametrize("kind", ["graph", "python"])
 def test_where_no_row_tells_a_reason_that_is_the_answer(kind: Any) -> None:
     view = replace(an_execution("RUNNING"), kind=kind)
-    [wait] = never_silent(Inspection(view, (), ()), [])
+    [wait] = with_fallback(Inspection(view, (), ()), [])
     assert wait.kind == "stuck"
     assert wait.sentence
     ended = replace(view, state="COMPLETED")
-    assert never_silent(Inspection(ended, (), ()), []) == []
+    assert with_fallback(Inspection(ended, (), ()), []) == []
 
 
 def test_a_program_whose_process_died_is_not_said_to_run(folder: Path, invoke: Invoke) -> None:

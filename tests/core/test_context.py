@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from dalsegno.core.graph.context import INLINE_LIMIT, VALUE, Context, decode_page, extend, place, unite, value
+from dalsegno.core.graph.context import (
+    INLINE_LIMIT,
+    VALUE,
+    Context,
+    decode_page,
+    extend,
+    merge_contexts,
+    place,
+    value,
+)
 
 
 def held(context: Context, pages: dict[str, bytes], key: str) -> bytes | None:
@@ -50,7 +59,7 @@ def test_the_later_context_wins_whether_or_not_it_was_paged() -> None:
         before = grown(before, "$big", b'"%s"' % (b"x" * padding), "b", pages)
         edited = grown(before, "$json", b"2", "c", pages)
         for contexts, wanted in (((edited, before), b"1"), ((before, edited), b"2")):
-            united, stores = unite(contexts, "join")
+            united, stores = merge_contexts(contexts, "join")
             pages.update({store.id: store.data for store in stores})
             assert held(united, pages, "$json") == wanted, padding
             assert held(united, pages, "$big") is not None

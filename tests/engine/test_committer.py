@@ -8,7 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
-from dalsegno.engine.committer import FEW, LONGEST_OVERDUE, MAX_BATCH, OVERDUE, SMALL_BATCH, Committer
+from dalsegno.engine.committer import (
+    LONGEST_OVERDUE,
+    MAX_BATCH,
+    OVERDUE,
+    SMALL_BATCH,
+    SMALL_WEIGHT,
+    Committer,
+)
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import EndScope
 from dalsegno.model.token import NewToken
@@ -289,7 +296,7 @@ async def test_batch_that_the_store_refuses_holds_up_only_its_executions(ledger:
 
 async def test_executions_of_a_batch_that_failed_can_go_again(ledger: SlowLedger) -> None:
     committer = committer_on(ledger)
-    refused = committer.commit(begin("a"), patient=False)
+    refused = committer.commit(begin("a"), wait_for_store=False)
     await settle_down()
     ledger.gates[0].set_exception(Unavailable("not now"))
     with pytest.raises(Unavailable, match="not now"):
@@ -401,7 +408,7 @@ async def test_much_of_one_workflow_goes_ahead_of_nothing(ledger: SlowLedger) ->
     committer = committer_on(ledger)
     commit_of(committer, "much", 2 * MAX_BATCH)
     await settle_down()
-    commit_of(committer, "other", FEW + 1)
+    commit_of(committer, "other", SMALL_WEIGHT + 1)
     await settle_down()
     assert ledger.sizes() == [MAX_BATCH, MAX_BATCH]
 

@@ -116,7 +116,7 @@ async def test_a_store_that_is_away_tells_nobody_anything(caplog: pytest.LogCapt
     scene.archive.faults["run-7"] = Unavailable("the store is away")
     scene.ask(*NAMES)
     await come_about(
-        lambda: "cannot read how executions ended (the store is away)" in caplog.text, "a warning"
+        lambda: "cannot read the endings of executions (the store is away)" in caplog.text, "a warning"
     )
     assert not scene.told
 

@@ -58,7 +58,7 @@ async def test_looking_costs_the_same_however_many_wait_and_finds_everyone(
     stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endings, "ASKED_AT_ONCE", 5)
-    monkeypatch.setattr(endings, "GLANCE", 0.02)
+    monkeypatch.setattr(endings, "LONGEST_POLL", 0.02)
     asked = counted(stack.archive, "states", monkeypatch)
     everyone = [asyncio.create_task(waiting.ending(name)) for name in NAMES]
     await come_about(lambda: len(asked) > 1, "two looks")
@@ -74,7 +74,7 @@ async def test_looking_costs_the_same_however_many_wait_and_finds_everyone(
 async def test_what_others_end_is_read_together(
     stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "FIRST_GLANCE", 3600.0)
+    monkeypatch.setattr(endings, "FIRST_POLL", 3600.0)
     read = counted(stack.archive, "endings", monkeypatch)
     for name in NAMES:
         waiting.started(name)
@@ -93,7 +93,7 @@ async def test_what_others_end_is_read_together(
 async def test_what_was_removed_as_soon_as_it_had_ended_is_not_waited_for(
     stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "FIRST_GLANCE", 0.5)
+    monkeypatch.setattr(endings, "FIRST_POLL", 0.5)
     waiter = await begin_to_wait(waiting)
     await stack.ledger.commit([cancel(RUN)])
     await stack.ledger.sweep()
@@ -148,7 +148,7 @@ async def test_an_outage_is_told_once_however_often_is_looked(
     async with asyncio.timeout(20):
         await waiter
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "whoever waits for an execution to end waits for the store: the store is away"
+        "the wait for executions to end waits for the store: the store is away"
     ]
 
 
@@ -225,8 +225,8 @@ async def begin_to_wait(waiting: Endings) -> asyncio.Task[Ending]:
 async def test_one_that_others_ended_long_after_its_start_is_known_at_once(
     stack: Stack, waiting: Endings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "JUST_BEGUN", 0.0)
-    monkeypatch.setattr(endings, "FIRST_GLANCE", 3600.0)
+    monkeypatch.setattr(endings, "JUST_STARTED", 0.0)
+    monkeypatch.setattr(endings, "FIRST_POLL", 3600.0)
     for name in NAMES:
         waiting.started(name)
     await stack.ledger.commit([cancel(name) for name in NAMES])

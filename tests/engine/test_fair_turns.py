@@ -11,7 +11,7 @@ import pytest
 from dalsegno.adapters.excluding_claims import ExcludingClaims
 from dalsegno.engine.committer import Entry, Gathering
 from dalsegno.engine.worker.continuation import MAX_HOPS, Continuation
-from dalsegno.engine.worker.slot_shares import CROWDS_FOR, HeldSlot, SlotShares
+from dalsegno.engine.worker.slot_shares import CROWDING_SECONDS, HeldSlot, SlotShares
 from dalsegno.model.effect import EndScope
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
@@ -53,8 +53,8 @@ def test_a_workflow_stays_among_them_for_a_while() -> None:
     slot = found.take(lease("a"))
     assert found.crowding(0.0) == ["a"]
     found.free(slot)
-    assert found.crowding(CROWDS_FOR / 2) == ["a"]
-    assert found.crowding(CROWDS_FOR + 0.1) == []
+    assert found.crowding(CROWDING_SECONDS / 2) == ["a"]
+    assert found.crowding(CROWDING_SECONDS + 0.1) == []
 
 
 async def gathered(*executions: str, largest: int) -> Gathering:
@@ -107,13 +107,13 @@ def test_a_workflow_with_few_slots_goes_on_beside_a_crowd() -> None:
     continuation = Continuation(["default"])
     continuation.announced([ReadyToken("t", "e", "default", 0)])
 
-    def may_go_on(slot: HeldSlot | None, hops: int = 2, priority: int = 0) -> bool:
-        return continuation.may_go_on(hops, 10.0, priority, partial(found.holds_few, slot))
+    def may_continue(slot: HeldSlot | None, hops: int = 2, priority: int = 0) -> bool:
+        return continuation.may_continue(hops, 10.0, priority, partial(found.holds_few, slot))
 
-    assert may_go_on(few)
-    assert not may_go_on(found.take(lease("crowd")))
-    assert not may_go_on(few, hops=MAX_HOPS), "others come after some steps"
-    assert not may_go_on(few, priority=-1), "a token of higher priority comes at once"
+    assert may_continue(few)
+    assert not may_continue(found.take(lease("crowd")))
+    assert not may_continue(few, hops=MAX_HOPS), "others come after some steps"
+    assert not may_continue(few, priority=-1), "a token of higher priority comes at once"
 
 
 async def test_transitions_with_very_many_effects_do_not_go_together() -> None:
@@ -125,7 +125,7 @@ async def test_transitions_with_very_many_effects_do_not_go_together() -> None:
     batches = []
     while batch := gathering.take():
         batches.append(names(batch))
-        gathering.landed(batch)
+        gathering.finished(batch)
     assert batches == [["a", "c"], ["b"]]
 
 

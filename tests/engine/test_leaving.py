@@ -54,7 +54,7 @@ def test_worker_that_stops(empty_postgres: Callable[[], str], nap: float, grace:
 
 
 def is_idle(app: App) -> bool:
-    return bool(app.engine.stack.broker._said)  # type: ignore[attr-defined]
+    return bool(app.engine.stack.broker._reported)  # type: ignore[attr-defined]
 
 
 def test_program_that_does_not_close_its_application(

@@ -13,7 +13,7 @@ from dalsegno import App
 from dalsegno.adapters.memory import MemoryArchive, MemoryStore
 from dalsegno.engine.operations.troubles import StuckReason
 from dalsegno.engine.scripts.python_workflows import Workflows
-from dalsegno.engine.worker import release as letting_go
+from dalsegno.engine.worker import release as releaser
 from dalsegno.engine.worker.capabilities import Capabilities, NotRunnableHere, task_offer, version_offer
 from dalsegno.engine.worker.directory import LiveWorkers, WorkerInfo, read_info, write_info
 from dalsegno.errors import Unavailable
@@ -33,10 +33,10 @@ def test_offer_that_nobody_takes_sleeps_every_fourth_time(monkeypatch: pytest.Mo
     with gated(let_pass, monkeypatch) as (app, gate):
         told: list[StuckReason] = []
         assert app.engine.worker is not None
-        monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
-        monkeypatch.setattr(letting_go, "OFFERED_PAUSE", 0.05)
+        monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
+        monkeypatch.setattr(releaser, "OFFERED_PAUSE", 0.05)
         pauses: list[float] = []
-        monkeypatch.setattr(letting_go, "put_off", noting_pauses(app, pauses))
+        monkeypatch.setattr(releaser, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 9, ELSEWHERE, monkeypatch)
 
@@ -150,7 +150,7 @@ async def test_that_somebody_has_it_is_remembered_and_that_nobody_has_is_asked_a
 
 async def test_store_that_cannot_be_asked_fails_nothing(roll: Roll, elsewhere: Capabilities) -> None:
     roll.away = True
-    with pytest.raises(NotRunnableHere, match="it cannot be asked whether another worker has version:d"):
+    with pytest.raises(NotRunnableHere, match="cannot check whether another worker has version:d"):
         await elsewhere.look_for_version(VERSION, frozenset("a"), "default")
 
 
@@ -158,7 +158,7 @@ def test_join_that_is_offered_again_and_again_still_knows_that_its_branches_have
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        monkeypatch.setattr(letting_go, "OFFERED_PAUSE", 0.05)
+        monkeypatch.setattr(releaser, "OFFERED_PAUSE", 0.05)
         app.deploy(DIAMOND)
         fail_joins(app, 5, monkeypatch)
 

@@ -11,7 +11,7 @@ import pytest
 from dalsegno import App
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
 from dalsegno.engine import committer, engine
-from dalsegno.engine.committer import CALM, REMIND_AFTER, SHORT, Committer, Outage, Pause
+from dalsegno.engine.committer import MIN_QUIET, REMIND_AFTER, SHORT, Committer, Outage, Pause
 from dalsegno.engine.upkeep import outbox, timers
 from dalsegno.engine.upkeep.timers import Timers
 from dalsegno.errors import StoreFull, Unavailable
@@ -93,7 +93,7 @@ def test_what_fails_again_and_again_while_the_rest_goes_on_does_not_fill_the_log
     assert [level for level, _ in told.lines()] == ["WARNING", "INFO"]
 
 
-@pytest.mark.parametrize("calm", [CALM / 2, CALM * 2])
+@pytest.mark.parametrize("calm", [MIN_QUIET / 2, MIN_QUIET * 2])
 def test_another_outage_is_told_as_well(told: Told, calm: float) -> None:
     told.fail()
     told.outage.answered("timers")
@@ -257,5 +257,5 @@ async def test_role_that_only_lost_the_store_did_not_break(
 
     assert [line for _, line in told.lines()] == [
         "the store answers again, after 0.0 s",
-        "the worker broke and is started again",
+        "the worker failed and is restarted",
     ]

@@ -89,7 +89,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "does not fit the workflow's input_schema",
     ),
     "input that is large": ({"input": "x" * 300_000}, LimitExceeded, "more than 262,144"),
-    "start": ({"start": "tomorrow"}, InvalidInput, "'start' of a schedule: 'tomorrow' is no point in time"),
+    "start": (
+        {"start": "tomorrow"},
+        InvalidInput,
+        "'start' of a schedule: 'tomorrow' is not a point in time",
+    ),
     "grace": ({"grace": "soon"}, InvalidInput, "'grace' of a schedule: 'soon' is not a duration"),
     "target": ({"workflow": "a@b@c"}, InvalidInput, "more than one '@'"),
     "name": ({"name": "a@b"}, InvalidInput, "cannot be the name of a schedule"),

@@ -15,7 +15,7 @@ async def make() -> tuple[Reconciler, asyncio.Queue[float]]:
     stack = await open_stack("memory:")
     reconciler = Reconciler(stack.ledger, stack.archive, stack.broker, interval=INTERVAL)
     rounds: asyncio.Queue[float] = asyncio.Queue()
-    reconciler.tended = lambda: rounds.put_nowait(asyncio.get_running_loop().time())
+    reconciler.on_round = lambda: rounds.put_nowait(asyncio.get_running_loop().time())
     return reconciler, rounds
 
 
@@ -25,7 +25,7 @@ async def test_round_of_another_process_puts_off_the_next_one() -> None:
     await rounds.get()
     for _ in range(10):  # another process makes a round every 100 ms
         await asyncio.sleep(INTERVAL / 6)
-        reconciler.notice_tended()
+        reconciler.notice_round()
     last = asyncio.get_running_loop().time()
     assert rounds.empty()
 

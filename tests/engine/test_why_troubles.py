@@ -66,7 +66,10 @@ def test_why_tells_what_a_step_breaks_on_until_it_is_mended(
         app.deploy(graph("a", {"a": echo(1)}))
         handle = app.start("scenario")
         found = until(lambda: trouble_of(handle), "the trouble")
-        assert (found.node, found.sentence) == ("a", "'a' cannot go on: the key of the vault is missing here")
+        assert (found.node, found.sentence) == (
+            "a",
+            "'a' cannot continue: the key of the vault is missing here",
+        )
 
         def told() -> bool:
             explanation = handle._call(app.engine.client.explain(handle.id))
@@ -105,7 +108,7 @@ def test_turn_of_a_script_is_called_the_program(url: str, monkeypatch: pytest.Mo
         found = until(lambda: trouble_of(handle), "the trouble")
         assert (found.node, found.sentence) == (
             "",
-            "the program cannot go on: the key of the vault is missing here",
+            "the program cannot continue: the key of the vault is missing here",
         )
         mend()
         assert handle.result(timeout=30) == 1

@@ -90,7 +90,7 @@ def test_task_whose_script_ends_while_it_is_refused_begins_anew(monkeypatch: pyt
         app.deploy_script('Task.run("echo", 1)\nreturn await Signal.next("end")', "s")
         worker = app.engine.worker
         assert worker is not None
-        commit_failure = worker.letting_go.commit_failure
+        commit_failure = worker.releaser.commit_failure
 
         async def end_before(lease: Lease, failure: Transition) -> Outcome:
             gate.open()
@@ -98,7 +98,7 @@ def test_task_whose_script_ends_while_it_is_refused_begins_anew(monkeypatch: pyt
             await app.engine.endings.ending(lease.execution, 30)
             return await commit_failure(lease, failure)
 
-        monkeypatch.setattr(worker.letting_go, "commit_failure", end_before)
+        monkeypatch.setattr(worker.releaser, "commit_failure", end_before)
         handle = app.start("s")
 
         assert handle.result(timeout=30) == 2

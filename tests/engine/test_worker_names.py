@@ -119,7 +119,7 @@ async def test_what_is_leased_under_a_name_given_up_meanwhile_goes_back(url: str
         worker._continues = False
         await asyncio.sleep(0.1)  # it waits for work
         first = worker.name
-        worker.doubt(first)
+        worker.give_up_name(first)
         await come_about(worker.names.may_lease, "the new name is stored")
         await ledger.expire((first,))
 
@@ -139,7 +139,7 @@ async def test_start_that_is_answered_after_its_name_was_given_up_keeps_that_ali
         first, commit = worker.name, ledger.commit
 
         async def doubt_then_commit(batch: Sequence[Transition]) -> list[Outcome]:
-            worker.doubt(first)
+            worker.give_up_name(first)
             return await commit(batch)
 
         monkeypatch.setattr(ledger, "commit", doubt_then_commit)

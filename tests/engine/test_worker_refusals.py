@@ -73,7 +73,7 @@ def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: p
     with gated(let_pass, monkeypatch) as (app, gate):
         told: list[StuckReason] = []
         assert app.engine.worker is not None
-        monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
+        monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
         pauses: list[float] = []
         monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
@@ -131,7 +131,7 @@ def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
     with gated(let_pass, monkeypatch) as (app, gate):
         told: list[StuckReason] = []
         assert app.engine.worker is not None
-        monkeypatch.setattr(app.engine.worker.letting_go, "trouble", told.append)
+        monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
         pauses: list[float] = []
         monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
@@ -139,9 +139,9 @@ def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
         handle = app.start("scenario")
 
         assert handle.result(timeout=30) == 1
-        assert not app.engine.worker.letting_go._breaks.known, "a step that was stored is the end of it"
+        assert not app.engine.worker.releaser._failures.known, "a step that was stored is the end of it"
     assert [trouble.tries for trouble in told] == [1, 2, 3, 4]
-    assert {trouble.reason for trouble in told} == {f"its step breaks: {error}"}
+    assert {trouble.reason for trouble in told} == {f"its step has an internal error: {error}"}
     assert pauses == pytest.approx([0.1, 0.2, 0.4], abs=0.02), "the first time it is only handed back"
     assert [step.park.attempt for step in gate.passed if step.park is not None] == [1, 1, 1]
     assert f"of execution {handle.id} {said}: {error}" in caplog.text
@@ -165,7 +165,7 @@ def test_step_that_breaks_and_cannot_be_put_off_is_handed_back_each_time(
 
 def test_pause_after_a_break_grows_to_a_minute() -> None:
     pauses = [
-        release.grown(release.BROKEN_PAUSE, times, release.LONGEST_BROKEN_PAUSE)
+        release.backoff(release.BROKEN_PAUSE, times, release.LONGEST_BROKEN_PAUSE)
         for times in (1, 2, 3, 7, 1000)
     ]
 

@@ -209,7 +209,7 @@ FAILURES: list[tuple[str, str, str]] = [
     ("Node.with({queue: ''})", "WRONG_ARG_TYPE", "Node.with(): the option 'queue' must be a text"),
     ("Task.with({priority: 1.5})", "WRONG_ARG_TYPE", "the option 'priority' must be a whole number"),
     ("Task.with({retries: -1})", "WRONG_ARG_TYPE", "the option 'retries' must be a whole number"),
-    ("Task.with({concurrency: 0})", "WRONG_ARG_TYPE", "the option 'concurrency' makes no sense: 'limit'"),
+    ("Task.with({concurrency: 0})", "WRONG_ARG_TYPE", "the option 'concurrency' is not valid: 'limit'"),
     ("Workflow.with({tags: {a: 1}})", "WRONG_ARG_TYPE", "the option 'tags' must be an object of texts"),
     ("let p = Task.run('t', 1); p.x = 1", "TypeError", "promise"),
     ("for (let x of Task.run('t', 1)) { }", "TYPE_ERROR", "await the promise first"),

@@ -32,7 +32,7 @@ NOT_JSON: dict[str, tuple[Any, str]] = {
     "a function": ({"f": print}, r"\$\.f is of type builtin_function_or_method"),
     "NaN": ({"x": float("nan")}, r"\$\.x is nan"),
     "infinity": ([1.0, float("-inf")], r"\$\[1\] is -inf"),
-    "a lone surrogate": ({"t": "\ud800"}, r"\$\.t holds a character that is not valid Unicode"),
+    "a lone surrogate": ({"t": "\ud800"}, r"\$\.t contains a character that is not valid Unicode"),
     "a huge integer": (10**5000, r"more than 4,300 digits"),
     "too deep": (deep(300), r"more than 200 levels deep"),
     "circular": (CIRCULAR, r"levels deep|not JSON"),

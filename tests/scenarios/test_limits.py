@@ -260,7 +260,7 @@ def test_a_python_workflows_limit_that_makes_no_sense_is_refused_where_it_is_def
     async def guarded(door: str) -> str:
         return door
 
-    with pytest.raises(InvalidInput, match=r"concurrency of workflow 'guarded' makes no sense.*at least 1"):
+    with pytest.raises(InvalidInput, match=r"concurrency of workflow 'guarded' is not valid.*at least 1"):
         stage.app.workflow(concurrency=0)(guarded)
 
 

@@ -160,7 +160,7 @@ def test_the_same_key_is_the_same_pending_execution(stage: Stage) -> None:
 
 def test_what_is_submitted_waits_until_it_is_triggered(stage: Stage) -> None:
     handle = submit(stage, payload={"n": 3})
-    assert [wait.sentence for wait in handle.why()] == ["it was submitted, and waits to be triggered"]
+    assert [wait.sentence for wait in handle.why()] == ["it was submitted and waits to be triggered"]
     assert handle.nodes()["a"].state == "PENDING"
     assert handle.context() == {"$trigger": {"n": 3}}
     stage.pass_time(30 * 24 * HOUR)

@@ -105,7 +105,7 @@ def test_a_task_of_its_own_is_seen_like_any_other(stage: Stage) -> None:
     assert _kinds(handle) == ["running"]
     assert handle.picture() is None
     assert handle.nodes()["work"].state == "RUNNING"
-    with pytest.raises(Conflict, match="takes no signals"):
+    with pytest.raises(Conflict, match="accepts no signals"):
         handle.signal("nobody-listens", 1)
     handle.pause()
     assert _kinds(handle) == ["paused", "running"]

@@ -313,7 +313,7 @@ def test_a_task_on_its_own_takes_no_signals(stage: Stage) -> None:
     from dalsegno.errors import Conflict
 
     handle = stage.app.start(stage.app.task(name="alone")(_alone))
-    with pytest.raises(Conflict, match="is a task: it takes no signals"):
+    with pytest.raises(Conflict, match="is a task: it accepts no signals"):
         handle.signal("go")
     assert handle.result(10) == "alone"
 

@@ -31,4 +31,4 @@ def test_other_waits_have_it_beside_them(stage: Stage) -> None:
     waits = {wait.kind: wait for wait in handle.why()}
     assert sorted(waits) == ["deadline", "signal", "timer"]
     assert waits["signal"].due == waits["deadline"].due
-    assert "gives up by the timeout() around it" in waits["deadline"].sentence
+    assert "gives up when the timeout() around it expires" in waits["deadline"].sentence

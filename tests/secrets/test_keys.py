@@ -113,7 +113,7 @@ def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | None) 
 @pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "postgresql://db/x"])
 def test_without_a_key_the_error_says_how_to_make_one(tmp_path: Path, url: str) -> None:
     source = KeySource(url.format(tmp_path), {})
-    for look in (source.ring, lambda: source.ring_or_make(is_first=True)):
+    for look in (source.ring, lambda: source.keyring_or_new(is_first=True)):
         with pytest.raises(NoSecretKey, match="dalsegno credentials new-key"):
             look()
     assert list(tmp_path.iterdir()) == []
@@ -123,12 +123,12 @@ def test_a_key_is_made_only_where_allowed_and_only_for_the_first_credential(tmp_
     source = KeySource(f"sqlite:///{tmp_path / 'a.db'}", {})
     source.may_make = True
     with pytest.raises(NoSecretKey):
-        source.ring_or_make(is_first=False)
-    made = source.ring_or_make(is_first=True)
+        source.keyring_or_new(is_first=False)
+    made = source.keyring_or_new(is_first=True)
     path = tmp_path / "a.db.key"
     assert (source.made, path.stat().st_mode & 0o777) == (path, 0o600)
     assert ring(path.read_text()).first.id == made.first.id
-    assert source.ring_or_make(is_first=True).first.id == made.first.id, "a second one was made"
+    assert source.keyring_or_new(is_first=True).first.id == made.first.id, "a second one was made"
 
 
 def test_a_memory_store_has_a_key_as_long_as_it_lives() -> None:
@@ -156,5 +156,5 @@ def test_a_key_file_that_others_can_read_is_complained_about(
     path.chmod(0o644)
     with caplog.at_level(logging.WARNING, "dalsegno.secrets"):
         KeySource("memory:", {FILE_VARIABLE: str(path)}).ring()
-    assert "can be read by others" in caplog.text
+    assert "can be read by other users" in caplog.text
     assert key not in caplog.text

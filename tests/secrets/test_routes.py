@@ -80,7 +80,7 @@ async def test_a_credential_without_workflows_is_refused(http: httpx.AsyncClient
     setting = {name: value for name, value in SETTING.items() if name != "workflows"}
     answer = await http.put("/v1/credentials/crm", json=setting)
     assert answer.status_code == 422
-    assert "'*' means every definition that somebody deploys, without an approval" in answer.json()["detail"]
+    assert "'*' means every definition that anyone deploys, without an approval" in answer.json()["detail"]
     described = (await http.get("/v1/openapi.json")).json()["components"]["schemas"]["CredentialSetting"]
     assert described["required"] == ["type", "workflows"]
 

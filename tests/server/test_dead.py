@@ -135,7 +135,7 @@ async def test_a_step_that_no_worker_can_run_is_told_and_dropped_with_its_execut
 async def test_stuck_executions_are_listed_and_dropped(http: httpx.AsyncClient, app: App) -> None:
     await deploy_script(http, WAITS)
     execution = (await http.post("/v1/executions", json={"workflow": "waits"})).json()["id"]
-    app.engine.reconciler.stuck[execution] = "it has no live token and did not end"
+    app.engine.reconciler.stuck[execution] = "it has no live token and has not ended"
     (letter,) = await dead(http)
     assert (letter["id"], letter["kind"]) == (f"stuck:{execution}", "stuck")
     assert (await http.post(f"/v1/dead/{letter['id']}/retry")).status_code == 200

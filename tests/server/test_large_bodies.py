@@ -121,7 +121,7 @@ async def test_refusals_are_the_same_for_short_and_long_bodies(http: httpx.Async
     )
     assert await refused(b'{"workflow": "small", "input": {"a": [NaN]}}') == (
         422,
-        "the input is not JSON: $.a[0] is nan, which JSON has no word for",
+        "the input is not JSON: $.a[0] is nan, which JSON cannot represent",
         "",
     )
     deep = b'{"workflow": "small", "input": ' + b"[" * 201 + b"]" * 201 + b"}"

@@ -149,7 +149,7 @@ def test_a_late_result_is_told_to_be_lost(live: LiveServer, caller: httpx.Client
     again = other.claim(wait=20)
     assert again is not None
     assert again.id == task.id
-    with pytest.raises(TaskLost, match="not yours"):
+    with pytest.raises(TaskLost, match="no longer yours"):
         worker.complete(task, "late")
     assert task.lost.is_set()
     complete_in_time(other, again)

@@ -102,7 +102,7 @@ REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"timing": "every 0s"}, "too short"),
     ({"timezone": "Mars/Olympus"}, "Mars/Olympus"),
     ({"workflow": "summ"}, "did you mean 'sum'"),
-    ({"start": "soon"}, "no point in time"),
+    ({"start": "soon"}, "not a point in time"),
     ({"end": 1.0}, "no time is left"),
     ({"grace": "many"}, "grace"),
     ({"name": "a@b"}, "without '@'"),

@@ -146,7 +146,7 @@ async def test_pending_executions_are_listed_explained_and_not_paused(http: http
     listed = (await http.get("/v1/executions", params={"state": "PENDING"})).json()["items"]
     assert [each["id"] for each in listed] == [execution]
     [reason] = (await http.get(f"/v1/executions/{execution}/why")).json()["reasons"]
-    assert (reason["kind"], reason["sentence"]) == ("trigger", "it was submitted, and waits to be triggered")
+    assert (reason["kind"], reason["sentence"]) == ("trigger", "it was submitted and waits to be triggered")
     answer = await http.post(f"/v1/executions/{execution}/pause")
     assert (answer.status_code, "it has not begun" in answer.json()["detail"]) == (409, True)
 

@@ -70,7 +70,7 @@ def test_python_workflows_ask_in_the_kit() -> None:
 
 
 def test_a_question_that_nobody_decides_is_told(workflows: TestKit) -> None:
-    with pytest.raises(Stuck, match=r"a decision is waited for: Refund\?"):
+    with pytest.raises(Stuck, match=r"it waits for a decision: Refund\?"):
         workflows.run(SCRIPT)
 
 

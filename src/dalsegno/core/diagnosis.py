@@ -47,10 +47,10 @@ Subject = Literal[
 ]
 """The kind of thing that ``node`` of a `Wait` names. ``limit``: a time limit around an await."""
 
-WHEN_RESUMED = "it goes on when the execution is resumed"
+WHEN_RESUMED = "it continues when the execution is resumed"
 """The end of a sentence about something that only a pause holds back."""
 
-TIMERS_TOLD = 5
+MOST_TIMERS = 5
 """Timers of one kind that are listed one by one; the rest are counted."""
 
 
@@ -134,8 +134,8 @@ def held_back(token: TokenView, limits: Iterable[LimitView]) -> HeldBack | None:
     """Return why its limit does not let a ready token start; None if only a worker is missing."""
     if token.state != "ready" or token.limit_key is None:
         return None
-    mine = (token.limit_key, token.allowance)
-    view = next((each for each in limits if (each.key, each.allowance) == mine), None)
+    own_key = (token.limit_key, token.allowance)
+    view = next((each for each in limits if (each.key, each.allowance) == own_key), None)
     if view is None:
         return None
     most, rate = view.bound.concurrency, view.bound.rate
@@ -146,7 +146,7 @@ def held_back(token: TokenView, limits: Iterable[LimitView]) -> HeldBack | None:
     return None
 
 
-def of_child(wait: Wait, child: ExecutionView) -> Wait:
+def child_wait(wait: Wait, child: ExecutionView) -> Wait:
     """Return a child's reason as it is shown for the parent."""
     sentence = f"execution {child.id} of '{child.workflow}': {wait.sentence}"
     return replace(wait, sentence=sentence, execution=child.id)
@@ -175,11 +175,11 @@ def waits(
     if inspection.execution.state in ENDED:
         return []
     if inspection.execution.state == "PENDING":
-        return [_before_it_begins(inspection, lost or {})]
+        return [_pending_wait(inspection, lost or {})]
     barriers = {barrier.id: barrier for barrier in inspection.barriers}
     found = [
         _at_limit(token, inspection)
-        or _of_the_lost(token, lost or {})
+        or _lost_worker_wait(token, lost or {})
         or _wait(inspection.execution.id, token, _barrier_of(token, barriers), open_slots or {})
         for token in inspection.tokens
     ]
@@ -189,41 +189,39 @@ def waits(
 def paused(execution: ExecutionView) -> list[Wait]:
     if execution.state != "PAUSED":
         return []
-    sentence = "the execution is paused; resume it to go on"
+    sentence = "the execution is paused; resume it to continue"
     return [Wait("paused", "", "", sentence, subject="execution", since=execution.paused_at)]
 
 
-def _before_it_begins(inspection: Inspection, lost: Mapping[str, Lost]) -> Wait:
-    wait = _of_the_start(inspection, lost)
+def _pending_wait(inspection: Inspection, lost: Mapping[str, Lost]) -> Wait:
+    wait = _start_wait(inspection, lost)
     since = wait.since if wait.since is not None else inspection.execution.created_at
     return replace(wait, subject="execution", since=since)
 
 
-def _of_the_start(inspection: Inspection, lost: Mapping[str, Lost]) -> Wait:
+def _start_wait(inspection: Inspection, lost: Mapping[str, Lost]) -> Wait:
     start = next((token for token in inspection.tokens if token.kind == "start"), None)
     if start is None:
         begin = command("trigger", inspection.execution.id)
-        sentence = "it was submitted, and waits to be triggered"
+        sentence = "it was submitted and waits to be triggered"
         return Wait("trigger", "", "", sentence, hint=f"begin it with `{begin}`", commands=(begin,))
     held = held_back(start, inspection.limits)
     if held is not None:
         return Wait("limit", "", "", f"the execution {held.reason}", held.due, since=start.ready_at)
     match start.state:
         case "leased" if (gone := lost.get(start.owner or "")) is not None:
-            return of_the_lost(gone, "a worker was about to begin it")
+            return lost_worker_wait(gone, "a worker was about to begin it")
         case "leased":
             return Wait("running", "", "", "a worker is about to begin it")
         case "ready":
             return in_queue(Wait("queued", "", "", "", subject="execution"), start)
         case _:
-            return Wait(
-                "timer", "", "", "it starts when its time has come, or when it is triggered", start.due
-            )
+            return Wait("timer", "", "", "it starts when it is due, or when it is triggered", start.due)
 
 
 def needing(wait: Wait) -> str:
     """Return the beginning of the sentence about something in a queue."""
-    return "its time has come; it" if wait.subject == "execution" else f"{wait.subject} '{wait.node}'"
+    return "it is due; it" if wait.subject == "execution" else f"{wait.subject} '{wait.node}'"
 
 
 def in_queue(wait: Wait, token: TokenView) -> Wait:
@@ -232,7 +230,7 @@ def in_queue(wait: Wait, token: TokenView) -> Wait:
     return replace(wait, sentence=sentence, queue=token.queue, since=token.ready_at)
 
 
-def of_the_lost(lost: Lost, was: str, node: str = "", scope: str = "", subject: Subject = "") -> Wait:
+def lost_worker_wait(lost: Lost, was: str, node: str = "", scope: str = "", subject: Subject = "") -> Wait:
     """Return the reason for a token whose worker died."""
     sentence = f"{was}; {lost.sentence}"
     return Wait(
@@ -261,13 +259,13 @@ def _at_limit(token: TokenView, inspection: Inspection) -> Wait | None:
     return Wait("limit", token.node, token.scope, sentence, held.due, subject=what, since=token.ready_at)
 
 
-def _of_the_lost(token: TokenView, lost: Mapping[str, Lost]) -> Wait | None:
+def _lost_worker_wait(token: TokenView, lost: Mapping[str, Lost]) -> Wait | None:
     owner = lost.get(token.owner or "") if token.state == "leased" else None
     if owner is None:
         return None
     what = _noun(token)
     was = f"{what} '{token.node}' was running (attempt {token.attempt})"
-    return of_the_lost(owner, was, token.node, token.scope, what)
+    return lost_worker_wait(owner, was, token.node, token.scope, what)
 
 
 def _barrier_of(token: TokenView, barriers: dict[str, BarrierView]) -> BarrierView | None:
@@ -288,17 +286,17 @@ def _wait(
         sentence = "ends FAILED when its own timeout passes"
         return Wait("deadline", node, scope, sentence, token.due, subject="execution")
     if token.kind == "schedule" and token.state == "parked":
-        sentence = "the schedule starts something when its next time has come"
+        sentence = "the schedule starts its workflow when it is next due"
         return Wait("timer", "", scope, sentence, token.due, subject="schedule")
     if token.awaits is not None and token.state == "parked":
-        return _for_outside(execution, token)
+        return _external_wait(execution, token)
     what = _noun(token)
     if barrier is not None and token.state == "parked":
         return _at_barrier(token, barrier, open_slots.get(barrier.id, ()))
-    return replace(_of_its_own(token, what), subject=what)
+    return replace(_own_wait(token, what), subject=what)
 
 
-def _of_its_own(token: TokenView, what: Subject) -> Wait:
+def _own_wait(token: TokenView, what: Subject) -> Wait:
     """Return the reason for a token that waits for a worker or for a time."""
     node, scope, name = token.node, token.scope, f"{what} '{token.node}'"
     match token.state:
@@ -313,21 +311,21 @@ def _of_its_own(token: TokenView, what: Subject) -> Wait:
         return Wait("items", node, scope, f"split '{node}' opens more items when its window has room")
     if token.attempt > 1:
         return Wait("retry", node, scope, f"{name} is tried again (attempt {token.attempt})", token.due)
-    return Wait("timer", node, scope, f"{name} sleeps until its time has come", token.due)
+    return Wait("timer", node, scope, f"{name} sleeps until it is due", token.due)
 
 
 def _why_held(token: TokenView, name: str) -> str:
     """Return what made a token ready during the pause. Which worker serves its queue matters only after the pause."""
     match token.reason:
         case "arrival":
-            return f"what {name} waited for has come"
+            return f"what {name} waited for has arrived"
         case "timer":
-            return f"the time of {name} has come"
+            return f"{name} is due"
         case _:
             return f"{name} is ready"
 
 
-def _for_outside(execution: str, token: TokenView) -> Wait:
+def _external_wait(execution: str, token: TokenView) -> Wait:
     awaiting = awaiting_in(token) or Awaiting(token.awaits or "", 0.0)
     child, signal = awaited_child(awaiting), signal_of(awaiting) or ""
     name, scope, since = f"{_noun(token)} '{token.node}'", token.scope, awaiting.since or None
@@ -379,11 +377,11 @@ def group(waiting: Sequence[Wait]) -> list[Wait]:
         counted.setdefault((wait.kind, wait.node, wait.sentence), []).append(wait)
     grouped: list[Wait] = []
     for same in counted.values():
-        grouped += _timers_apart(same) if same[0].kind == "timer" else [_together(same)]
+        grouped += _by_due_time(same) if same[0].kind == "timer" else [_merged(same)]
     return grouped
 
 
-def _timers_apart(timers: Sequence[Wait]) -> list[Wait]:
+def _by_due_time(timers: Sequence[Wait]) -> list[Wait]:
     """Return timers that fire at different times, soonest first; those of the same second are one.
 
     Only the first few are listed one by one.
@@ -391,10 +389,10 @@ def _timers_apart(timers: Sequence[Wait]) -> list[Wait]:
     by_second: dict[float, list[Wait]] = {}
     for wait in sorted(timers, key=_when):
         by_second.setdefault(floor(wait.due) if wait.due is not None else inf, []).append(wait)
-    apart = [_together(same) for same in by_second.values()]
-    if len(apart) <= TIMERS_TOLD + 1:
-        return apart
-    rest = apart[TIMERS_TOLD:]
+    timers_found = [_merged(same) for same in by_second.values()]
+    if len(timers_found) <= MOST_TIMERS + 1:
+        return timers_found
+    rest = timers_found[MOST_TIMERS:]
     where = f" at node '{rest[0].node}'" if rest[0].node else ""
     further = replace(
         rest[0],
@@ -403,14 +401,14 @@ def _timers_apart(timers: Sequence[Wait]) -> list[Wait]:
         due=rest[-1].due,
         count=sum(wait.count for wait in rest),
     )
-    return [*apart[:TIMERS_TOLD], further]
+    return [*timers_found[:MOST_TIMERS], further]
 
 
 def _when(wait: Wait) -> float:
     return wait.due if wait.due is not None else inf
 
 
-def _together(same: Sequence[Wait]) -> Wait:
+def _merged(same: Sequence[Wait]) -> Wait:
     dues = [wait.due for wait in same if wait.due is not None]
     starts = [wait.since for wait in same if wait.since is not None]
     return replace(
@@ -422,7 +420,7 @@ def _together(same: Sequence[Wait]) -> Wait:
     )
 
 
-def never_silent(inspection: Inspection, found: Sequence[Wait]) -> list[Wait]:
+def with_fallback(inspection: Inspection, found: Sequence[Wait]) -> list[Wait]:
     """Add a general reason where the rows give none, so that ``why`` always has an answer."""
     if found or inspection.execution.state in ENDED:
         return list(found)
@@ -432,10 +430,10 @@ def never_silent(inspection: Inspection, found: Sequence[Wait]) -> list[Wait]:
 def _unexplained(inspection: Inspection) -> str:
     if inspection.execution.kind in SCRIPTED:
         return (
-            "nothing of it is queued, running or timed: it waits for an execution that it started, or nothing brings "
-            "it on any more (`dalsegno doctor` tells)"
+            "it has no token that is queued, running or timed: it waits for an execution that it started, or nothing "
+            "can continue it (see `dalsegno doctor`)"
         )
-    return diagnose(inspection) or "it has just moved on; ask again"
+    return diagnose(inspection) or "it has just continued; ask again"
 
 
 def diagnose(inspection: Inspection) -> str | None:
@@ -446,7 +444,7 @@ def diagnose(inspection: Inspection) -> str | None:
         return None
     parked = sorted({token.node for token in inspection.tokens if token.live})
     if not parked:
-        return "it has no live token and did not end"
+        return "it has no live token and has not ended"
     return f"every live token is parked with nothing to wake it (at {', '.join(parked)})"
 
 

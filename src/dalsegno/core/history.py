@@ -66,7 +66,7 @@ def run_facts(events: Iterable[Event]) -> dict[str, RunFacts]:
 
 def _entry(record: _Record) -> Entry | None:
     if record.error is not None:
-        error = {key: told for key, told in record.error.items() if key != "traceback"}
+        error = {key: field for key, field in record.error.items() if key != "traceback"}
         return value(msgspec.json.encode({"error": error}))
     if raw := bytes(record.output):
         return value(raw)
@@ -108,10 +108,10 @@ class StartFacts(Struct, frozen=True, omit_defaults=True):
 
 
 encode = msgspec.json.Encoder().encode
-_told_decode = msgspec.json.Decoder(StartFacts).decode
+_decode_facts = msgspec.json.Decoder(StartFacts).decode
 
 
-def tell(
+def start_facts(
     input: bytes,
     starts_at: float | None = None,
     queue: str | None = None,
@@ -122,5 +122,5 @@ def tell(
 
 def read_task(events: Sequence[Event]) -> StartFacts | None:
     """Return how a single task was last started, from the first of its events."""
-    told = [event.data for event in events if event.kind in FIRST and event.data is not None]
-    return _told_decode(told[-1]) if told else None
+    started = [event.data for event in events if event.kind in FIRST and event.data is not None]
+    return _decode_facts(started[-1]) if started else None

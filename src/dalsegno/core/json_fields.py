@@ -64,7 +64,7 @@ def read_fields(body: bytes, shape: Shape) -> Any:
 
 def _read_object(found: Any, shape: Shape, *, is_strict: bool) -> Any:
     if not isinstance(found, dict):
-        return _hollow(found)
+        return _empty_like(found)
     fields = {
         name: _field(name, value, shape, is_strict=is_strict)
         for name, value in found.items()
@@ -90,7 +90,7 @@ def _field(name: str, value: Any, shape: Shape, *, is_strict: bool) -> Any:
     if name in shape.items and isinstance(value, list):
         own = shape.items[name]
         return [_read_object(each, own, is_strict=is_strict) for each in value[: MOST_ITEMS + 1]]
-    return value if shape.rest is None else _hollow(value)
+    return value if shape.rest is None else _empty_like(value)
 
 
 def _parsed(body: bytes) -> tuple[Any, bool]:
@@ -115,11 +115,11 @@ def _kept(value: Any, what: str, *, is_strict: bool) -> Raw | None:
 
 def _document(value: Any, what: str, *, is_strict: bool) -> Any:
     if not isinstance(value, dict):
-        return _hollow(value)
+        return _empty_like(value)
     return Raw(msgspec.json.encode(value) if is_strict else encode_value(value, what))
 
 
-def _hollow(value: Any) -> Any:
+def _empty_like(value: Any) -> Any:
     """Return an empty value of the same type: error messages name only the type."""
     return type(value)() if isinstance(value, dict | list) else value
 
@@ -218,7 +218,7 @@ def _refuse_much(objects: Sequence[Any]) -> None:
         size = len(_encode([_without_texts(each) for each in objects]))
         _encode(objects)
     except UnicodeEncodeError:
-        raise NotJson("the body is not JSON: it holds a character that is not valid Unicode") from None
+        raise NotJson("the body is not JSON: it contains a character that is not valid Unicode") from None
     except OverflowError:
         raise NotJson("a field of the body is an integer of more than 64 bits") from None
     if size > PLAIN_BYTES:

@@ -38,11 +38,11 @@ class Hand(Struct, frozen=True, omit_defaults=True):
 
 def by_hand(step: Transition, hand: Hand, attempt: int, decision: str) -> Transition:
     """Return the same step as a person's. ``decision`` is its id."""
-    events = tuple(_told(event, step.token, hand) for event in step.events)
+    events = tuple(_with_hand(event, step.token, hand) for event in step.events)
     return replace(step, events=events, hand=attempt, worker=decision)
 
 
-def _told(event: NewEvent, token: str | None, hand: Hand) -> NewEvent:
+def _with_hand(event: NewEvent, token: str | None, hand: Hand) -> NewEvent:
     if event.token != token:
         return event
     known = msgspec.json.decode(event.data, type=dict[str, Raw]) if event.data else {}
@@ -84,19 +84,17 @@ def obstacle(token: TokenView, action: Action) -> str | None:
     """Return why a person cannot do this to the token and what to do instead; None if they can."""
     what = f"task '{token.node}'" if token.kind == "task" else f"node '{token.node}'"
     if not is_settleable(token):
-        return (
-            f"{what} waits for others of its workflow: settle those that have not come (`dalsegno why` tells)"
-        )
+        return f"{what} waits for others of its workflow: settle those that have not arrived (see `dalsegno why`)"
     if token.awaits is not None:
         return f"{what} {_awaited(token)}"
     if action != "requeue":
         return None
     if token.state == "ready":
-        return f"nobody holds {what}: it waits in queue '{token.queue}' already"
+        return f"no worker holds {what}: it waits in queue '{token.queue}' already"
     if token.state == "held":
-        return f"nobody holds {what}: its execution is paused; resume it"
+        return f"no worker holds {what}: its execution is paused; resume it"
     if token.kind == "node" and token.state == "parked" and decode_body(token.data).sleeping is not None:
-        return f"{what} sleeps until its time has come, and nobody holds it; complete or skip it"
+        return f"{what} sleeps until it is due, and no worker holds it; complete or skip it"
     return None
 
 

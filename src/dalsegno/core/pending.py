@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dalsegno.core.history import tell
+from dalsegno.core.history import start_facts
 from dalsegno.core.scripts.ending import failing
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.effect import BeginExecution, CreateExecution, Effect, SpawnToken
@@ -64,8 +64,8 @@ def submit(
     if due is not None or limit is not None:
         effects.append(SpawnToken(_start_token(new, due, body, limit)))
     options = {"concurrency": body.concurrency} if body.concurrency else None
-    told = tell(new.input, due, body.queue, options)
-    return Transition(new.id, tuple(effects), (NewEvent("ExecutionSubmitted", "", "", now, told),))
+    facts = start_facts(new.input, due, body.queue, options)
+    return Transition(new.id, tuple(effects), (NewEvent("ExecutionSubmitted", "", "", now, facts),))
 
 
 def line_up(

@@ -10,7 +10,7 @@ from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.tags import MOST_TAGS
 
 
-def united(asked: Iterable[SetTags]) -> dict[str, str | None]:
+def merge_tags(asked: Iterable[SetTags]) -> dict[str, str | None]:
     """Merge the changes of several calls in one turn; None removes a tag."""
     found: dict[str, str | None] = {}
     for each in asked:
@@ -26,7 +26,7 @@ def changed_tags(before: Iterable[tuple[str, str]], asked: Mapping[str, str | No
     if len(tags) > max(MOST_TAGS, len(had)):
         raise LimitExceeded(
             f"set_tags(): the execution would have {len(tags)} tags; the limit is {MOST_TAGS}. "
-            "Take some away with None, or keep the data in a task"
+            "Remove some with None, or keep the data in a task"
         )
     if tags == tuple(sorted(had)):
         return None

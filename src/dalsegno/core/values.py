@@ -22,7 +22,7 @@ SHORT_TEXT = 128
 RAW_LOOKED_THROUGH = 64 * 1024
 """Bytes of JSON inside a value up to which its nesting is counted; the process that read a larger one has checked it.
 """
-PARTS_A_TURN = 512
+PARTS_PER_SLICE = 512
 """Lists and objects measured before other work gets a turn."""
 
 _decode = msgspec.json.Decoder().decode
@@ -54,7 +54,7 @@ def encode_value(
         return raw
     survey = Survey(limit)
     for turn, _ in enumerate(survey.measure(value, what), 1):
-        if parts is not None and turn * PARTS_A_TURN > parts:
+        if parts is not None and turn * PARTS_PER_SLICE > parts:
             raise LimitExceeded(f"{what} has more than {parts:,} lists and objects in it")
     return encode_surveyed(value, what, survey)
 
@@ -93,7 +93,7 @@ def encode_surveyed(value: Any, what: str, survey: Survey) -> bytes:
 
 
 def _no_json(value: Any, what: str, error: Exception) -> NotJson:
-    return NotJson(f"{what} is not JSON: {_culprit(value) or error}")
+    return NotJson(f"{what} is not JSON: {_first_invalid(value) or error}")
 
 
 def encode_parsed(value: Any, what: str) -> bytes:
@@ -202,7 +202,7 @@ class Survey:
                     _add(stack[-1][2], state[0], state[1] + 1)
             elif (known := self._sizes.get(id(child))) is None:
                 looked += 1
-                if looked % PARTS_A_TURN == 0:
+                if looked % PARTS_PER_SLICE == 0:
                     yield
                 self._sizes[id(child)] = 0  # one that contains itself: the encoder reports it
                 size, inner = self._look(child)
@@ -289,11 +289,11 @@ def _not_finite(value: Any) -> str | None:
     """Return the place of NaN or infinity, which msgspec would write as null."""
     for path, found in _walk(value):
         if isinstance(found, float) and not math.isfinite(found):
-            return f"{path} is {found}, which JSON has no word for"
+            return f"{path} is {found}, which JSON cannot represent"
     return None
 
 
-def _culprit(value: Any) -> str | None:
+def _first_invalid(value: Any) -> str | None:
     for path, found in _walk(value):
         problem = _problem(found)
         if problem is not None:
@@ -303,7 +303,9 @@ def _culprit(value: Any) -> str | None:
 
 def _problem(value: Any) -> str | None:
     if isinstance(value, str):
-        return None if value.isascii() or is_unicode(value) else "holds a character that is not valid Unicode"
+        return (
+            None if value.isascii() or is_unicode(value) else "contains a character that is not valid Unicode"
+        )
     if isinstance(value, int) and value.bit_length() > 14_000:
         return "is an integer of more than 4,300 digits"
     try:
@@ -336,10 +338,10 @@ def _walk(value: Any) -> Iterator[tuple[str, Any]]:
 
 _TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKETS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_OTHERS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 def nesting(raw: bytes) -> int:
     """Return the nesting of valid JSON, without recursion."""
-    steps = array("b", _TEXTS.sub(b"", raw).translate(_BRACKETS, _OTHERS))
+    steps = array("b", _TEXTS.sub(b"", raw).translate(_BRACKETS, _NO_BRACKETS))
     return max(accumulate(steps), default=0)

@@ -77,7 +77,7 @@ class Client:
         self.declarations = RemoteDeclarations(stack.records, stack.clock)
         self.definition_approvals = DefinitionApprovals(stack.records, stack.archive, stack.clock)
         self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
-        self.past = RerunHistory(stack.archive, loader)
+        self.rerun_history = RerunHistory(stack.archive, loader)
         self.launcher = Launcher(self)
         self.pending = Pending(self)
         self.repetition = Reruns(self)
@@ -256,7 +256,7 @@ class Client:
         await self._command(commands.resume(execution, self.stack.ledger.now()), "resume")
 
     async def _command(self, transition: Transition, verb: str) -> None:
-        outcome = await self.committer.commit(transition, patient=False)
+        outcome = await self.committer.commit(transition, wait_for_store=False)
         if not isinstance(outcome, Applied | AlreadyApplied):
             raise await self.refusal(outcome, transition.execution, verb)
 

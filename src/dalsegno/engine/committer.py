@@ -31,16 +31,16 @@ SMALL_BATCH = 25
 """Least weight of a batch that is sent while another is in flight. A batch costs a round trip and a sync, about as
 much as this many transitions.
 """
-FEW = 5
+SMALL_WEIGHT = 5
 """Largest weight of a workflow's waiting transitions with which they may overtake the batches in flight."""
-MANY = 4
+LARGE_WEIGHT = 4
 """Weight in flight per workflow from which on other workflows no longer wait for the batches in flight."""
 
 Then = Callable[[Outcome | None], None]
 """Callback for the outcome, called even if the caller no longer waits. None: the outcome is unknown."""
 Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
-"""A transition, the future of its outcome, whether it is patient during an outage, its callback, and the workflow it
-counts for.
+"""A transition, the future of its outcome, whether it waits for the store during an outage, its callback, and the
+workflow it counts for.
 """
 
 
@@ -80,7 +80,7 @@ class Gathering:
         return bool(self._waiting)
 
     def add(self, entry: Entry) -> bool:
-        """Add an entry. Return True if it may be sent now; otherwise a flight takes it with its next batch."""
+        """Add an entry. Return True if it may be sent now; otherwise a sender takes it with its next batch."""
         self._waiting.append(entry)
         self._weight += 1 + (len(entry[0].effects) >> 3)
         workflow = entry[4]
@@ -96,9 +96,9 @@ class Gathering:
         self._waiting[:0] = entries
         self._weight += weight_of_all(entries)
 
-    def take(self, *, however_small: bool = False) -> Batch | None:
+    def take(self, *, even_if_small: bool = False) -> Batch | None:
         """Take the next batch and count it as in flight. Return None if nothing may be sent."""
-        least = SMALL_BATCH if self.sent and not however_small else 1
+        least = SMALL_BATCH if self.sent and not even_if_small else 1
         if self._weight < least:
             return None
         share = self._share()
@@ -114,16 +114,20 @@ class Gathering:
             return None
         return self._send(batch, rest)
 
-    def take_few(self) -> Batch | None:
+    def take_overtaking(self) -> Batch | None:
         """Take the transitions that need not wait while a few other workflows fill the batches in flight: all those
         of workflows that have nothing in flight and few transitions waiting.
         """
-        if self.sent < MANY * len(self._under_way):
+        if self.sent < LARGE_WEIGHT * len(self._under_way):
             return None
         chosen = list[Entry]()
         for workflow, executions in self._by_workflow().items():
             entries = list(chain.from_iterable(executions.values()))
-            if self.goes_ahead(workflow) and weight_of_all(entries) <= FEW and len(chosen) < self.largest:
+            if (
+                self.may_overtake(workflow)
+                and weight_of_all(entries) <= SMALL_WEIGHT
+                and len(chosen) < self.largest
+            ):
                 chosen += entries
         if not chosen:
             return None
@@ -131,7 +135,7 @@ class Gathering:
         rest = [entry for entry in self._waiting if id(entry) not in ids]
         return self._send(Batch(chosen, weight_of_all(chosen)), rest)
 
-    def goes_ahead(self, workflow: str) -> bool:
+    def may_overtake(self, workflow: str) -> bool:
         """Return True if the workflow has nothing in flight."""
         return bool(workflow) and workflow not in self._under_way
 
@@ -145,7 +149,7 @@ class Gathering:
             self._under_way.update(batch.workflows)
         return batch
 
-    def landed(self, batch: Batch) -> None:
+    def finished(self, batch: Batch) -> None:
         """Count a batch as no longer in flight, whatever its outcome."""
         self.sent -= batch.weight
         if self._at_once > 1:
@@ -154,9 +158,9 @@ class Gathering:
 
     def _share(self) -> int:
         """Return an equal share of all work: while the store works on one batch, this process works on the other."""
-        in_hand = self._weight + self.sent
-        parts = min(self._at_once, max(in_hand // SMALL_BATCH, 1))
-        return min(self.largest, -(-in_hand // parts))
+        total = self._weight + self.sent
+        parts = min(self._at_once, max(total // SMALL_BATCH, 1))
+        return min(self.largest, -(-total // parts))
 
     def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
         """Choose the entries of the next batch and return them with the rest.
@@ -223,10 +227,10 @@ outage_logger = logging.getLogger("dalsegno.outage")
 
 REMIND_AFTER = 60.0
 """Seconds between two warnings about the same outage."""
-CALM = 10.0
+MIN_QUIET = 10.0
 SHORT = 2.0
-"""Seconds after which an outage is logged that begins less than ``CALM`` seconds after the previous one. This keeps a
-single part that fails again and again, while everything else works, from filling the log.
+"""Seconds after which an outage is logged that begins less than ``MIN_QUIET`` seconds after the previous one. This
+keeps a single part that fails again and again, while everything else works, from filling the log.
 """
 
 
@@ -246,18 +250,18 @@ class Outage:
         self._waiting: set[object] = set()
         self._since = 0.0
         self._ended_at = float("-inf")
-        self._told_at = float("-inf")
-        self._told_kinds: set[type[DalSegnoError]] = set()
+        self._logged_at = float("-inf")
+        self._logged_kinds: set[type[DalSegnoError]] = set()
         """Kinds of errors logged in this outage. Empty as long as the outage has not been logged."""
 
     @property
     def is_known(self) -> bool:
         """Whether the outage has been logged."""
-        return bool(self._told_kinds)
+        return bool(self._logged_kinds)
 
-    def failed(self, who: object, what: str, error: DalSegnoError) -> None:
-        """Report a failed attempt: ``who`` waits for the store from now on. ``what`` is a sentence with ``error`` as
-        its reason. A lost store is no outage: the engine logs it once and ends.
+    def failed(self, waiter: object, what: str, error: DalSegnoError) -> None:
+        """Report a failed attempt: ``waiter`` waits for the store from now on. ``what`` is a sentence with ``error``
+        as its reason. A lost store is no outage: the engine logs it once and ends.
         """
         if isinstance(error, StoreLost):
             return
@@ -265,40 +269,40 @@ class Outage:
             now = self._clock()
             if not self._waiting:
                 self._since = now
-            self._waiting.add(who)
-            self._tell(now, what, error)
+            self._waiting.add(waiter)
+            self._log_failure(now, what, error)
 
-    def answered(self, who: object) -> None:
-        """Report a success: ``who`` no longer waits."""
-        if who not in self._waiting:
-            return  # the common case; only ``who`` itself could change this meanwhile, so no lock is needed
+    def answered(self, waiter: object) -> None:
+        """Report a success: ``waiter`` no longer waits."""
+        if waiter not in self._waiting:
+            return  # the common case; only ``waiter`` itself could change this meanwhile, so no lock is needed
         with self._lock:
-            self._waiting.discard(who)
+            self._waiting.discard(waiter)
             if not self._waiting:
                 self._end()
 
-    def gave_up(self, who: object) -> None:
-        """Report that ``who`` stopped waiting without an answer. No effect if it had one."""
+    def gave_up(self, waiter: object) -> None:
+        """Report that ``waiter`` stopped waiting without an answer. No effect if it had one."""
         with self._lock:
-            self._waiting.discard(who)
+            self._waiting.discard(waiter)
             if not self._waiting and self.is_known:
                 self._forget()
 
-    def _tell(self, now: float, what: str, error: DalSegnoError) -> None:
-        if not self._is_worth_telling(now, error):
+    def _log_failure(self, now: float, what: str, error: DalSegnoError) -> None:
+        if not self._must_be_logged(now, error):
             outage_logger.debug("%s: %s", what, error)
             return
-        lasting = f" (for {now - self._since:.0f} s)" if self.is_known else ""
-        self._told_at = now
-        self._told_kinds.add(type(error))
-        outage_logger.warning("%s%s: %s", what, lasting, error)
+        duration = f" (for {now - self._since:.0f} s)" if self.is_known else ""
+        self._logged_at = now
+        self._logged_kinds.add(type(error))
+        outage_logger.warning("%s%s: %s", what, duration, error)
 
-    def _is_worth_telling(self, now: float, error: DalSegnoError) -> bool:
-        if now - self._told_at >= REMIND_AFTER:
+    def _must_be_logged(self, now: float, error: DalSegnoError) -> bool:
+        if now - self._logged_at >= REMIND_AFTER:
             return True
         if self.is_known:
-            return type(error) not in self._told_kinds
-        return now - self._ended_at >= CALM or now - self._since >= SHORT
+            return type(error) not in self._logged_kinds
+        return now - self._ended_at >= MIN_QUIET or now - self._since >= SHORT
 
     def _end(self) -> None:
         if self.is_known:
@@ -306,7 +310,7 @@ class Outage:
         self._forget()
 
     def _forget(self) -> None:
-        self._told_kinds.clear()
+        self._logged_kinds.clear()
         self._ended_at = self._clock()
 
 
@@ -329,11 +333,11 @@ class Pause:
 logger = logging.getLogger("dalsegno.committer")
 
 MAX_BATCH = 500
-FLIGHT = 0.04
+BATCH_SECONDS = 0.04
 """Target duration of a batch, in seconds, while several workflows commit: a transition waits for one or two
 batches.
 """
-LONG_FLIGHT = 0.2
+LONG_BATCH_SECONDS = 0.2
 """Target duration while only one workflow commits: large batches cost less, and only that workflow waits for them."""
 ALONE_AFTER = 5.0
 """Seconds without a transition of another workflow after which a workflow counts as alone."""
@@ -360,14 +364,14 @@ class Committer:
         self._on_applied = on_applied
         self._at_once = at_once
         self._gathering = Gathering(MAX_BATCH, at_once)
-        self._flights: set[asyncio.Task[None]] = set()
-        self._ahead: asyncio.Task[None] | None = None
-        """The flight of transitions that overtake the batches in flight."""
+        self._senders: set[asyncio.Task[None]] = set()
+        self._overtaking: asyncio.Task[None] | None = None
+        """The task that sends transitions which overtake the batches in flight."""
         self._overdue: asyncio.TimerHandle | None = None
         self._sent_at = 0.0
         """Time at which the last regular batch was sent."""
         self._mixed_until = 0.0
-        self._each = FLIGHT / MAX_BATCH
+        self._seconds_per_weight = BATCH_SECONDS / MAX_BATCH
         """Seconds that a transition of weight 1 takes in a batch."""
         self.commits = 0
         self.transitions = 0
@@ -375,29 +379,34 @@ class Committer:
         self.outage = Outage()
 
     def commit(
-        self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
+        self,
+        transition: Transition,
+        *,
+        wait_for_store: bool = True,
+        then: Then | None = None,
+        workflow: str = "",
     ) -> asyncio.Future[Outcome]:
         """Submit a transition and return the future of its outcome.
 
-        - During an outage a patient commit is retried until the store answers; an impatient one raises. If the store
-          is lost, every commit raises.
+        - During an outage a commit is retried until the store answers, or raises if ``wait_for_store`` is False. If
+          the store is lost, every commit raises.
         - Cancelling the future does not withdraw the transition. Work that must follow the commit belongs in
           ``then``.
         - If many transitions wait, workflows take turns.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        may_go = self._gathering.add((transition, future, patient, then, workflow))
-        if may_go and len(self._flights) < self._most():
-            self._flights.add(loop.create_task(self._fly()))
+        may_go = self._gathering.add((transition, future, wait_for_store, then, workflow))
+        if may_go and len(self._senders) < self._most_senders():
+            self._senders.add(loop.create_task(self._send_batches()))
         elif self._at_once > 1:
-            if self._ahead is None and self._gathering.goes_ahead(workflow):
-                self._ahead = loop.create_task(self._go_ahead())
+            if self._overtaking is None and self._gathering.may_overtake(workflow):
+                self._overtaking = loop.create_task(self._overtake())
             if self._overdue is None:
-                self._look_again()
+                self._schedule_overdue()
         return future
 
-    def _most(self) -> int:
+    def _most_senders(self) -> int:
         """Return how many regular batches may be in flight. While several workflows commit and even small batches
         take longer than they should, two at a time are both slower, so it is one. A large transition never delays the
         next batch.
@@ -406,34 +415,34 @@ class Committer:
         is_slow = gathering.takes_turns and gathering.largest <= SMALL_BATCH
         return 1 if is_slow and gathering.sent <= 2 * SMALL_BATCH else self._at_once
 
-    async def _go_ahead(self) -> None:
+    async def _overtake(self) -> None:
         """Send the transitions of workflows with little to do, without waiting for the batches of busy workflows."""
         try:
-            while batch := self._gathering.take_few():
+            while batch := self._gathering.take_overtaking():
                 await self._send_off(batch)
         finally:
-            self._ahead = None
-            if self._gathering.is_waiting and len(self._flights) < self._most():
-                self._flights.add(asyncio.get_running_loop().create_task(self._fly()))
+            self._overtaking = None
+            if self._gathering.is_waiting and len(self._senders) < self._most_senders():
+                self._senders.add(asyncio.get_running_loop().create_task(self._send_batches()))
 
-    def _look_again(self) -> None:
+    def _schedule_overdue(self) -> None:
         if self._overdue is None and self._at_once > 1:
             loop = asyncio.get_running_loop()
-            self._overdue = loop.call_at(max(self._overdue_at(), loop.time() + OVERDUE), self._go_beside)
+            self._overdue = loop.call_at(max(self._overdue_at(), loop.time() + OVERDUE), self._send_overdue)
 
     def _overdue_at(self) -> float:
-        small_batch = 2 * SMALL_BATCH * self._each
+        small_batch = 2 * SMALL_BATCH * self._seconds_per_weight
         return self._sent_at + min(max(small_batch, OVERDUE), LONGEST_OVERDUE)
 
-    def _go_beside(self) -> None:
+    def _send_overdue(self) -> None:
         """Send waiting transitions beside the batches in flight if those take long."""
         self._overdue = None
         loop = asyncio.get_running_loop()
-        is_late = loop.time() >= self._overdue_at() and 0 < len(self._flights) <= self._at_once
-        if is_late and (batch := self._gathering.take(however_small=True)):
-            self._flights.add(loop.create_task(self._fly(batch)))
-        if self._flights and self._gathering.is_waiting:
-            self._look_again()
+        is_late = loop.time() >= self._overdue_at() and 0 < len(self._senders) <= self._at_once
+        if is_late and (batch := self._gathering.take(even_if_small=True)):
+            self._senders.add(loop.create_task(self._send_batches(batch)))
+        if self._senders and self._gathering.is_waiting:
+            self._schedule_overdue()
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
         """Commit one transition in its own transaction, beside the batches."""
@@ -446,29 +455,31 @@ class Committer:
 
     async def drain(self) -> None:
         """Wait until everything submitted so far is committed."""
-        while flights := [*self._flights, *([self._ahead] if self._ahead is not None else [])]:
-            await asyncio.shield(asyncio.gather(*flights))
+        while senders := [*self._senders, *([self._overtaking] if self._overtaking is not None else [])]:
+            await asyncio.shield(asyncio.gather(*senders))
 
-    async def _fly(self, batch: Batch | None = None) -> None:
-        """Send batches until nothing is left that may be sent. Entries that wait for another flight are taken by that
-        flight.
+    async def _send_batches(self, batch: Batch | None = None) -> None:
+        """Send batches until nothing is left that may be sent. Entries that wait for another sender are taken by that
+        sender.
         """
-        flight = asyncio.current_task()
+        sender = asyncio.current_task()
         try:
-            while batch := batch or (self._gathering.take() if len(self._flights) <= self._most() else None):
+            while batch := batch or (
+                self._gathering.take() if len(self._senders) <= self._most_senders() else None
+            ):
                 self._sent_at = asyncio.get_running_loop().time()
                 await self._send_off(batch)
                 batch = None
         finally:
-            self._flights -= {flight}
-            if self._flights and self._gathering.is_waiting:
-                self._look_again()
+            self._senders -= {sender}
+            if self._senders and self._gathering.is_waiting:
+                self._schedule_overdue()
 
     async def _send_off(self, batch: Batch) -> None:
         try:
             ready = await self._send(batch)
         finally:
-            self._gathering.landed(batch)
+            self._gathering.finished(batch)
         if ready:
             await self._announce(ready)
 
@@ -483,7 +494,7 @@ class Committer:
                     began = perf_counter()
                     outcomes = await self.ledger.commit([entry[0] for entry in batch])
                 except OperatorError as error:
-                    batch = _give_up_impatient(batch, error)
+                    batch = _fail_without_retry(batch, error)
                     if batch:
                         self.outage.failed(this_batch, f"a batch of {len(batch)} waits for the store", error)
                         await asyncio.sleep(pause.next())
@@ -501,12 +512,16 @@ class Committer:
     def _measure(self, batch: Batch, began: float, now: float) -> None:
         """Adapt the batch size to the measured time per transition: on a busy machine batches become smaller."""
         seconds = now - began
-        self._each += RECENT * (seconds / (batch.weight + SMALL_BATCH) - self._each)
+        self._seconds_per_weight += RECENT * (
+            seconds / (batch.weight + SMALL_BATCH) - self._seconds_per_weight
+        )
         if self._gathering.is_mixed:
             self._gathering.is_mixed, self._mixed_until = False, now + ALONE_AFTER
         self._gathering.takes_turns = now < self._mixed_until
-        flight = FLIGHT if self._gathering.takes_turns else LONG_FLIGHT
-        self._gathering.largest = min(max(int(flight / self._each) - SMALL_BATCH, SMALL_BATCH), MAX_BATCH)
+        target = BATCH_SECONDS if self._gathering.takes_turns else LONG_BATCH_SECONDS
+        self._gathering.largest = min(
+            max(int(target / self._seconds_per_weight) - SMALL_BATCH, SMALL_BATCH), MAX_BATCH
+        )
         if self.observer is not None:
             self.observer.committed(len(batch), seconds)
 
@@ -528,9 +543,9 @@ class Committer:
                 continue
             elif isinstance(outcome, Unconfirmed):
                 logger.warning(
-                    "one of a batch of %d was not confirmed by the store: %s", len(batch), outcome.error
+                    "the store did not confirm one transition of a batch of %d: %s", len(batch), outcome.error
                 )
-                deferred += _give_up_impatient([entry], outcome.error)
+                deferred += _fail_without_retry([entry], outcome.error)
                 continue
             elif isinstance(outcome, Stale):
                 ready.extend(outcome.ready)
@@ -551,20 +566,20 @@ class Committer:
             logger.warning("%d ready tokens were not announced (%s)", len(ready), error)
 
 
-def _give_up_impatient(batch: list[Entry], error: OperatorError) -> list[Entry]:
-    patient = []
+def _fail_without_retry(batch: list[Entry], error: OperatorError) -> list[Entry]:
+    kept = []
     for entry in batch:
         if entry[2] and not entry[1].cancelled() and not isinstance(error, StoreLost):
-            patient.append(entry)
+            kept.append(entry)
         else:
             _fail(entry, error)
-    return patient
+    return kept
 
 
 def _fail_all(batch: list[Entry], error: BaseException) -> None:
-    told = error if isinstance(error, Exception) else Unavailable("the engine is shutting down")
+    failure = error if isinstance(error, Exception) else Unavailable("the engine is shutting down")
     for entry in batch:
-        _fail(entry, told)
+        _fail(entry, failure)
 
 
 def _fail(entry: Entry, error: Exception) -> None:

@@ -299,8 +299,8 @@ class Definitions:
         stored = stored_program(definition.source)
         if self._is_absent(stored):
             raise CodeMissing(
-                f"the Python workflow '{definition.name}' lives in module '{stored.module}', which this process has"
-                f" not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)",
+                f"the Python workflow '{definition.name}' is defined in module '{stored.module}', which this process"
+                f" has not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)",
                 stored.module,
             )
         if stored.hash != definition.hash:

@@ -33,7 +33,7 @@ from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.transactions import StepTransactions
 from dalsegno.engine.steps.values import Loader
 from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
-from dalsegno.engine.tracing import Both, Observer, tracing_if_set
+from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
 from dalsegno.engine.upkeep.outbox import Outbox
 from dalsegno.engine.upkeep.reconciler import Reconciler
 from dalsegno.engine.upkeep.timers import Timers
@@ -159,11 +159,11 @@ class Engine:
         )
         self.endings = Endings(stack.archive)
         if stack.neighbours is not None:
-            stack.neighbours.hear_endings(self.endings.notice_elsewhere)
+            stack.neighbours.on_ending(self.endings.notice_elsewhere)
             self.endings.waiting = stack.neighbours.watch_endings
         if stack.watch is not None:
-            stack.watch.hear_commits(self.endings.look_soon)
-            stack.watch.hear_commits(switch_often)
+            stack.watch.on_commit(self.endings.poll_soon)
+            stack.watch.on_commit(switch_often)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -187,7 +187,7 @@ class Engine:
         self._roles: list[asyncio.Task[None]] = []
         self.loss: StoreLost | None = None
         """The reason why this engine has stopped permanently."""
-        self._told_of_loss: list[Callable[[StoreLost], None]] = []
+        self._loss_listeners: list[Callable[[StoreLost], None]] = []
 
     @property
     def tasks(self) -> Tasks | None:
@@ -214,16 +214,16 @@ class Engine:
             self._focus(broker)
         if scheduler:
             await self.reconciler.take_back_leases()
-            self._play("timers", self.timers.run)
-            self._play("reconciler", self.reconciler.run)
-            self._play("outbox", self.outbox.run)
+            self._start_role("timers", self.timers.run)
+            self._start_role("reconciler", self.reconciler.run)
+            self._start_role("outbox", self.outbox.run)
         if worker:
             self._start_worker(serves_others=focus is None)
         follow_openings(self, scheduler=scheduler)
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
         if scheduler and self.stack.watch is not None:
-            self.stack.watch.hear_schedules(self.timers.notice, self.outbox.notice)
+            self.stack.watch.on_upkeep(self.timers.notice, self.outbox.notice)
 
     def _refuse_remote_queues(self) -> None:
         """Refuse queues of remote tasks: this worker could only release the tokens it would claim from them."""
@@ -241,11 +241,13 @@ class Engine:
             own = set(names) - {task.name for task in remote}
             await self.declarations.declare(remote, own)
 
-    def when_lost(self, told: Callable[[StoreLost], None]) -> None:
-        """Call ``told`` in the event loop once the store is lost permanently, so that its owner ends this process."""
-        self._told_of_loss.append(told)
+    def when_lost(self, listener: Callable[[StoreLost], None]) -> None:
+        """Call ``listener`` in the event loop once the store is lost permanently, so that its owner ends this
+        process.
+        """
+        self._loss_listeners.append(listener)
         if self.loss is not None:
-            told(self.loss)
+            listener(self.loss)
 
     def _lose(self, error: StoreLost) -> None:
         """Stop claiming, firing timers and delivering, and fail all waits for executions."""
@@ -256,8 +258,8 @@ class Engine:
         for role in self._roles:
             role.cancel()
         self.endings.lose(error)
-        for told in self._told_of_loss:
-            told(error)
+        for listener in self._loss_listeners:
+            listener(error)
 
     @property
     def is_running(self) -> bool:
@@ -267,19 +269,19 @@ class Engine:
     def _share(self, neighbours: Neighbours) -> None:
         """Share timers, deliveries and repairs with the other processes that run a scheduler."""
 
-        def tended_here() -> None:
+        def announce_round() -> None:
             self.timers.look()
-            neighbours.tell_tended()
+            neighbours.announce_round()
 
-        def tended_elsewhere() -> None:
+        def round_elsewhere() -> None:
             self.timers.notice_look()
-            self.reconciler.notice_tended()
+            self.reconciler.notice_round()
 
-        neighbours.hear_schedules(self.timers.notice, self.outbox.notice, tended_elsewhere)
+        neighbours.on_upkeep(self.timers.notice, self.outbox.notice, round_elsewhere)
         self.timers.longest_sleep = neighbours.look_every
         # Processes announce outbox entries. This poll only finds those whose announcement was lost.
         self.outbox.look_every = lambda: 2 * neighbours.look_every()
-        self.reconciler.tended = tended_here
+        self.reconciler.on_round = announce_round
 
     async def _follow_children(self, broker: FocusedBroker, parent: str) -> None:
         """Follow the children that the execution has started before and that still run. Later ones are followed when
@@ -332,13 +334,13 @@ class Engine:
         self.worker.renamed = partial(_call_all, heartbeat.soon, retired.notice)
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
-        self.worker.letting_go.trouble = self.troubles.note
+        self.worker.releaser.trouble = self.troubles.note
         self.client.worker = self.worker
         # The worker claims nothing before its name is stored, which shows that the store is back.
-        self._play("worker", self.worker.run, self.worker.names.may_lease)
-        self._play("names", retired.run)
+        self._start_role("worker", self.worker.run, self.worker.names.may_lease)
+        self._start_role("names", retired.run)
         if self.settings.missing_tasks == "wait":
-            self._play("waiting tasks", self._taking_up().run)
+            self._start_role("waiting tasks", self._taking_up().run)
 
     def fail_missing_tasks(self) -> None:
         """Switch to ``missing_tasks="fail"`` after the start, for a program that learns late that it is the only
@@ -369,13 +371,13 @@ class Engine:
 
         return TakingUp(self.stack.records, self.committer.commit, self._offers, is_ours)
 
-    def _play(
-        self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool] = lambda: True
+    def _start_role(
+        self, name: str, role: Callable[[], Awaitable[None]], may_continue: Callable[[], bool] = lambda: True
     ) -> None:
-        self._roles.append(asyncio.create_task(self._supervise(name, role, may_go_on), name=name))
+        self._roles.append(asyncio.create_task(self._supervise(name, role, may_continue), name=name))
 
     async def _supervise(
-        self, name: str, role: Callable[[], Awaitable[None]], may_go_on: Callable[[], bool]
+        self, name: str, role: Callable[[], Awaitable[None]], may_continue: Callable[[], bool]
     ) -> None:
         """Run a role and restart it after an error: a temporary outage of the store must not end it."""
         pause = FIRST_PAUSE
@@ -388,14 +390,14 @@ class Engine:
             except OperatorError as error:
                 self.outage.failed(name, f"the {name} waits for the store", error)
             except Exception:
-                logger.exception("the %s broke and is started again", name)
+                logger.exception("the %s failed and is restarted", name)
             pause = (
                 FIRST_PAUSE
                 if self.stack.clock.now() - began > LONGEST_PAUSE
                 else min(pause * 2, LONGEST_PAUSE)
             )
             await asyncio.sleep(pause)
-            while not may_go_on():  # noqa: ASYNC110 - what it waits for happens in another thread
+            while not may_continue():  # noqa: ASYNC110 - what it waits for happens in another thread
                 await asyncio.sleep(LOOK)
             self.outage.answered(name)
 
@@ -438,7 +440,7 @@ class Engine:
 
     def observe(self, observer: Observer) -> None:
         """Register an observer of everything this process does."""
-        self.observer = observer if self.observer is None else Both(self.observer, observer)
+        self.observer = observer if self.observer is None else CombinedObserver(self.observer, observer)
         self.committer.observer = self.observer
         if self.worker is not None:
             self.worker.observer = self.observer
@@ -453,13 +455,13 @@ class Engine:
         if applied.owes:
             self.outbox.notice()
         if self.worker is not None:
-            self.worker.letting_go.note_stored(transition)
+            self.worker.releaser.note_stored(transition)
             _cancel_runs(self.worker, transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
         if self.stack.neighbours is not None:
-            tell(self.stack.neighbours, transition, applied)
+            announce_commit(self.stack.neighbours, transition, applied)
 
     def _task_options(self, name: str) -> Mapping[str, Any]:
         return self._tasks.options_of(name) if self._tasks is not None else {}
@@ -478,19 +480,21 @@ def heavy_limits(settings: EngineSettings) -> HeavyLimits:
     return HeavyLimits(settings.heavy_processes, settings.heavy_memory, settings.heavy_seconds, in_line)
 
 
-def tell(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:
-    """Notify other processes of the events of a commit they may wait for."""
+def announce_commit(neighbours: Neighbours, transition: Transition, applied: Applied) -> None:
+    """Notify other processes of the events of a commit that they may wait for."""
     if applied.next_due is not None:
-        neighbours.tell_due(applied.next_due)
+        neighbours.announce_due(applied.next_due)
     if applied.owes:
-        neighbours.tell_owed()
+        neighbours.announce_outbox()
     if applied.ended is not None:
-        neighbours.tell_ended(transition.execution)
+        neighbours.announce_ended(transition.execution)
 
 
-def _in_loop(loop: asyncio.AbstractEventLoop, told: Callable[[StoreLost], None], error: StoreLost) -> None:
+def _in_loop(
+    loop: asyncio.AbstractEventLoop, listener: Callable[[StoreLost], None], error: StoreLost
+) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(told, error)
+        loop.call_soon_threadsafe(listener, error)
 
 
 def _call_all(*calls: Callable[[], None]) -> None:

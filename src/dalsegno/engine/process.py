@@ -72,7 +72,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-YOUNG_OBJECTS = 50_000
+GC_THRESHOLD = 50_000
 SHARED_SWITCH_SECONDS = 0.001
 """Switch interval, in seconds, of processes that share a SQLite file. The thread that writes releases the GIL at each
 statement and, until it gets it back, holds the lock that the other processes wait for. A process that is alone on its
@@ -96,14 +96,14 @@ def tune_memory() -> None:
     give_back_large_values()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
+    gc.set_threshold(GC_THRESHOLD, 20, 100)
 
 
 def switch_often() -> None:
     """Shorten the switch interval after another process has committed to the store's file. No effect in a process
     whose memory was not tuned, because it is not ours.
     """
-    if gc.get_threshold()[0] == YOUNG_OBJECTS:
+    if gc.get_threshold()[0] == GC_THRESHOLD:
         sys.setswitchinterval(SHARED_SWITCH_SECONDS)
 
 

@@ -112,8 +112,8 @@ class Tracing:
 
     def began(self, lease: Lease) -> None:
         span = self._tracer.start_span(_name(lease), self._under(lease.execution), attributes=_about(lease))
-        here = self._context.attach(self._trace.set_span_in_context(span))
-        self._open[lease.token] = span, here
+        context = self._context.attach(self._trace.set_span_in_context(span))
+        self._open[lease.token] = span, context
 
     def stepped(self, lease: Lease, seconds: float) -> None:
         del seconds
@@ -178,9 +178,9 @@ class Tracing:
         links = []
         if view.parent is not None:
             links.append(self._trace.Link(self._root(view.parent)))
-        came_with = read_traceparent(dict(view.tags).get(TRACEPARENT))
-        if came_with is not None:
-            links.append(self._trace.Link(self._span_context(*came_with)))
+        traceparent = read_traceparent(dict(view.tags).get(TRACEPARENT))
+        if traceparent is not None:
+            links.append(self._trace.Link(self._span_context(*traceparent)))
         return links
 
     def _made(
@@ -275,7 +275,7 @@ class Observer(Protocol):
         """Note that the answer of a remote worker was committed."""
 
 
-class Both:
+class CombinedObserver:
     """Two observers combined into one."""
 
     def __init__(self, first: Observer, second: Observer) -> None:

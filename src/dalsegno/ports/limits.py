@@ -34,5 +34,5 @@ class Limits(Protocol):
     async def page(self, after: str = "", limit: int = 100) -> list[LimitView]:
         """Return keys greater than ``after``, by key: those that have a rule, waiting tokens, or slots in use."""
 
-    def on_opening(self, tell: Callable[[float], None]) -> None:
+    def on_opening(self, callback: Callable[[float], None]) -> None:
         """Register the function that a claim calls when tokens stopped by a rate may continue."""

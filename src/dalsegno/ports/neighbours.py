@@ -16,27 +16,27 @@ class Neighbours(Protocol):
     def look_every(self) -> float:
         """Return the seconds between two polls of a timer or outbox loop: the more reliable the hints, the longer."""
 
-    def tell_due(self, at: float) -> None:
+    def announce_due(self, at: float) -> None:
         """Report that a commit of this process parked something that comes due at this moment of the ledger's clock."""
 
-    def tell_owed(self) -> None:
+    def announce_outbox(self) -> None:
         """Report that a commit of this process wrote into the outbox."""
 
-    def tell_ended(self, execution: str) -> None:
+    def announce_ended(self, execution: str) -> None:
         """Report that a commit of this process ended this execution."""
 
-    def tell_tended(self) -> None:
+    def announce_round(self) -> None:
         """Report that this process has just looked for overdue work of others, due timers included."""
 
     def watch_endings(self) -> None:
         """Ask for hints about endings: this process waits for an execution to end."""
 
-    def hear_schedules(
-        self, due: Callable[[float], None], owed: Callable[[], None], tended: Callable[[], None]
+    def on_upkeep(
+        self, due: Callable[[float], None], outbox: Callable[[], None], round: Callable[[], None]
     ) -> None:
         """Register the callbacks of a process that fires timers, delivers and repairs."""
 
-    def hear_endings(self, ended: Callable[[str], None]) -> None: ...
+    def on_ending(self, ended: Callable[[str], None]) -> None: ...
 
 
 class Watch(Protocol):
@@ -46,12 +46,12 @@ class Watch(Protocol):
     reported. Callbacks run in the event loop that was running when they were registered.
     """
 
-    def hear_commits(self, committed: Callable[[], None]) -> None:
+    def on_commit(self, committed: Callable[[], None]) -> None:
         """Register a callback for commits of other processes; several in quick succession cause one call."""
 
-    def hear_schedules(self, due: Callable[[float], None], owed: Callable[[], None]) -> None:
+    def on_upkeep(self, due: Callable[[float], None], outbox: Callable[[], None]) -> None:
         """Register the callbacks of a process that fires timers and delivers.
 
-        ``due`` receives when the next timer comes due, whenever another process may have changed that. ``owed``
+        ``due`` receives when the next timer comes due, whenever another process may have changed that. ``outbox``
         reports that the outbox has an entry which no other process has delivered for a moment.
         """

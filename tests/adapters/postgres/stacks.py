@@ -30,7 +30,7 @@ class PostgresStacks:
         store = await PostgresStore.open(self.url, self.clock)
         ledger = PostgresLedger(store)
         listener = Listener(listen_at or self.url)
-        broker = PostgresBroker(ledger, listener, ledger.takers)
+        broker = PostgresBroker(ledger, listener, ledger.waiting_workers)
         PostgresNeighbours(ledger, listener, broker)
         listener.start()
         self.brokers.append(broker)

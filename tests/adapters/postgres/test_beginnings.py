@@ -88,7 +88,7 @@ async def test_what_exists_is_recognised_and_the_others_begin(ledger: PostgresLe
     assert (type(first), type(third)) == (Applied, Applied)
     tokens = [(await ledger.inspect(name)) for name in "abc"]
     assert [len(found.tokens) for found in tokens if found is not None] == [1, 1, 1]
-    assert ledger.commits.short_way_failures == 0
+    assert ledger.commits.fast_path_failures == 0
 
 
 async def test_value_that_cannot_be_stored_refuses_its_start_alone(ledger: PostgresLedger) -> None:
@@ -165,7 +165,7 @@ async def test_start_whose_answer_was_lost_is_not_sent_as_if_it_were_new(
     committer = Committer(ledger, MemoryBroker(ledger), lambda *_: None)
     step = committer.commit(Transition("a", (SpawnToken(token("a1")),), (event(),), "a0", 1, worker="w1"))
     new = replace(start("b", token("b0")), keep=("b0",), worker="w1")
-    begun = committer.commit(new, patient=False, then=told.append)
+    begun = committer.commit(new, wait_for_store=False, then=told.append)
 
     assert type(await step) is Applied
     with pytest.raises(Unavailable, match="the connection was lost"):

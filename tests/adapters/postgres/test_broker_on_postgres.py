@@ -123,7 +123,7 @@ async def test_process_that_has_offered_something_lets_others_go_first(stacks: P
     await here.broker.announce(applied.ready)
 
     assert [lease.token for lease in await asyncio.wait_for(own, SOON)] == ["a"]
-    assert clock() - offered_at >= broker_module.COURTESY * 0.9
+    assert clock() - offered_at >= broker_module.OFFER_PAUSE * 0.9
 
 
 async def test_work_announced_while_idleness_is_on_its_way_is_not_missed(
@@ -219,7 +219,7 @@ async def test_after_a_claim_that_left_nothing_there_is_no_other_without_news(
     await begin(stack, "run-1", "a")
     [lease] = await stack.broker.take("w1", ["default"], 10)
     taking = asyncio.create_task(stack.broker.take("w1", ["default"], 9))
-    await until(lambda: len(broker_of(stack).takers))
+    await until(lambda: len(broker_of(stack).waiting_workers))
     assert (lease.token, claims) == ("a", 1)
 
     await begin(stack, "run-2", "b")

@@ -22,7 +22,7 @@ async def refused(url: str) -> DalSegnoError:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("postgresql://me@127.0.0.1:54x2/db", "the port '54x2' in the store's URL is no number"),
+        ("postgresql://me@127.0.0.1:54x2/db", "the port '54x2' in the store's URL is not a number"),
         ("postgresql://me@127.0.0.1:5432/db?sslmode=perhaps", "sslmode"),
         ("postgresql://me@127.0.0.1:5432/db?port", "the store's URL cannot be used"),
         ("postgresql://me@[::1/db", "the store's URL cannot be used"),
@@ -91,7 +91,7 @@ async def test_server_without_a_free_connection_is_not_unreachable(
         for each in taken:
             await each.close()
     assert isinstance(error, Unavailable)
-    assert "takes no connections now" in str(error)
+    assert "accepts no connections now" in str(error)
     assert "too many clients" in str(error)
 
 

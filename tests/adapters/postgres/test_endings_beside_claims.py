@@ -255,7 +255,7 @@ async def test_who_waits_for_work_is_told_by_the_sweep(
     processes = Processes(*stacks.ledgers)
     await claim_while_it_ends(processes, long_way, monkeypatch)
     waiting = asyncio.create_task(stacks.brokers[0].take("w3", QUEUES, 1))
-    await until(lambda: stacks.brokers[0].takers.room(QUEUES) > 0)
+    await until(lambda: stacks.brokers[0].waiting_workers.room(QUEUES) > 0)
 
     await processes.other.sweep()
 

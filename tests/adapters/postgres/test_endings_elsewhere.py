@@ -19,7 +19,7 @@ MANY = 40
 async def test_results_come_by_message(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "FIRST_GLANCE", 3600.0)
+    monkeypatch.setattr(endings, "FIRST_POLL", 3600.0)
     file = tmp_path / "program.py"
     file.write_text(chain_of(2))
     client, worker = (app_of(file, postgres_url, lease_seconds=10.0) for _ in range(2))

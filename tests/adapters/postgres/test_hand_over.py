@@ -42,7 +42,7 @@ def ledger_of(stack: ContractStack) -> PostgresLedger:
 async def waiting(stack: ContractStack, limit: int = 10, *queues: str) -> asyncio.Task[list[Lease]]:
     """A worker that has found nothing."""
     task = asyncio.create_task(stack.broker.take("w1", queues or ["default"], limit))
-    await until(lambda: len(ledger_of(stack).takers))
+    await until(lambda: len(ledger_of(stack).waiting_workers))
     return task
 
 
@@ -150,7 +150,7 @@ async def test_news_during_a_wake_wait_for_its_outcome(
         await stack.broker.announce(applied.ready)
         await asyncio.wait_for(heard.wait(), SOON)  # from then on it waits only for what was promised
 
-    act_beside(monkeypatch, WaitingWorker, "kept_promise", before=hear)
+    act_beside(monkeypatch, WaitingWorker, "reserved", before=hear)
     act_beside(monkeypatch, PostgresStore, "fetch", about=WAKE, before=announce)
 
     await stack.ledger.wake()
@@ -193,10 +193,10 @@ async def test_a_worker_that_stops_when_a_wake_breaks_leaves_no_complaint(
     takers = WaitingWorkers()
     taker = WaitingWorker("w1", frozenset(["default"]), 1, asyncio.Event(), 0.0)
     takers.add(taker)
-    assert takers.promise() is taker
-    assert takers.promise() is None  # it is promised something already
+    assert takers.reserve() is taker
+    assert takers.reserve() is None  # it is promised something already
 
-    takers.break_promise(taker, Unavailable("gone"))
+    takers.fail_reservation(taker, Unavailable("gone"))
     takers.remove(taker)
     taker.promise = None
     gc.collect()

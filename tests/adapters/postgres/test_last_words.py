@@ -12,8 +12,8 @@ import pytest
 
 from dalsegno.adapters.postgres import PostgresNeighbours
 from dalsegno.adapters.postgres.messaging import listener as listener_module
-from dalsegno.adapters.postgres.messaging.listener import Message, in_short
-from dalsegno.engine.operations.limits import SOMETHING
+from dalsegno.adapters.postgres.messaging.listener import Message, summary_of
+from dalsegno.engine.operations.limits import NO_TOKEN
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, until
@@ -53,7 +53,7 @@ async def idle_one(stacks: PostgresStacks) -> tuple[ContractStack, asyncio.Task[
     there = await stacks.open()
     await until(lambda: broker_of(there).listener.working)
     taking = await waiting(there)
-    await until(lambda: broker_of(there)._said)
+    await until(lambda: broker_of(there)._reported)
     return there, taking
 
 
@@ -114,7 +114,7 @@ async def test_timer_and_debt_told_before_the_listener_came(
     heard: list[object] = []
     listening = broker_of(there).listener
     await until(lambda: listening.working)
-    PostgresNeighbours(there.ledger, listening, broker_of(there)).hear_schedules(
+    PostgresNeighbours(there.ledger, listening, broker_of(there)).on_upkeep(
         heard.append, lambda: heard.append("owed"), lambda: None
     )
     Slow(monkeypatch)
@@ -122,9 +122,9 @@ async def test_timer_and_debt_told_before_the_listener_came(
     neighbours = PostgresNeighbours(here.ledger, broker_of(here).listener, broker_of(here))
     due = here.ledger.now() + 5
 
-    neighbours.tell_due(due + 3)
-    neighbours.tell_due(due)
-    neighbours.tell_owed()
+    neighbours.announce_due(due + 3)
+    neighbours.announce_due(due)
+    neighbours.announce_outbox()
     await asyncio.sleep(0)
     await here.broker.close()
 
@@ -153,7 +153,7 @@ async def test_that_something_has_changed_is_told(
     taking, go_on = await tarrying(there, monkeypatch)
     await here.apply(start("run-1", token("a")))
 
-    await here.broker.announce([SOMETHING])
+    await here.broker.announce([NO_TOKEN])
     await here.broker.close()
     go_on.set()
 
@@ -179,7 +179,7 @@ async def test_nothing_is_said_by_those_who_have_announced_nothing(stacks: Postg
     here, there = await two(stacks)
     taking = await waiting(there, here)
     heard: list[Message] = []
-    broker_of(there).listener.heard = heard.append
+    broker_of(there).listener.on_message = heard.append
 
     await here.broker.close()
     await asyncio.sleep(0.3)
@@ -194,7 +194,7 @@ async def test_end_while_the_server_is_away(private_postgres: PostgresServer) ->
     await begin(here, "run-1", "a")
     private_postgres.kill()
 
-    async with asyncio.timeout(listener_module.LAST_WORDS_SECONDS + SOON):
+    async with asyncio.timeout(listener_module.FINAL_SEND_SECONDS + SOON):
         await stacks.close()
 
 
@@ -206,8 +206,8 @@ def test_only_what_is_of_use_later_is_kept() -> None:
         Message("p", watches=True),
     ]
 
-    assert in_short("p", passing) is None
-    assert in_short("p", [*passing, Message("p", wake=("q",))]) == Message("p", news=True)
-    assert in_short("p", [Message("p", due=7.0), Message("p", owed=True), Message("p", due=5.0)]) == Message(
-        "p", due=5.0, owed=True
-    )
+    assert summary_of("p", passing) is None
+    assert summary_of("p", [*passing, Message("p", wake=("q",))]) == Message("p", news=True)
+    assert summary_of(
+        "p", [Message("p", due=7.0), Message("p", owed=True), Message("p", due=5.0)]
+    ) == Message("p", due=5.0, owed=True)

@@ -131,7 +131,7 @@ async def test_listener_that_is_given_another_connection_at_once_has_nothing_to_
 ) -> None:
     lines = Lines(caplog)
     gone = asyncio.Event()
-    listener.gone = gone.set
+    listener.on_disconnect = gone.set
     await come_about(lambda: listener.sent, "it has said hello")  # what is interrupted would be told
 
     private_postgres.psql(

@@ -13,7 +13,7 @@ from dalsegno.adapters.postgres import (
     PostgresNeighbours,
     PostgresStore,
 )
-from dalsegno.adapters.postgres.messaging.neighbours import LOOK_ALONE, LOOK_EVERY, TOLD_AHEAD
+from dalsegno.adapters.postgres.messaging.neighbours import LOOK_ALONE, LOOK_EVERY, SENT_AHEAD
 from dalsegno.testing.clock import FakeClock
 from tests.adapters.postgres.meanwhile import until
 
@@ -28,7 +28,9 @@ async def pair(postgres_url: str) -> AsyncIterator[Pair]:
     made = []
     for _ in range(2):
         listener = Listener(postgres_url)
-        made.append(PostgresNeighbours(ledger, listener, PostgresBroker(ledger, listener, ledger.takers)))
+        made.append(
+            PostgresNeighbours(ledger, listener, PostgresBroker(ledger, listener, ledger.waiting_workers))
+        )
         listener.start()
     await until(lambda: all(each.listener.sent for each in made))  # they have said hello
     yield made[0], made[1]
@@ -42,8 +44,8 @@ class Ears:
         self.dues: list[float] = []
         self.owed = self.tended = 0
         self.ended: list[str] = []
-        neighbours.hear_schedules(self.dues.append, self._owe, self._tend)
-        neighbours.hear_endings(self.ended.append)
+        neighbours.on_upkeep(self.dues.append, self._owe, self._tend)
+        neighbours.on_ending(self.ended.append)
 
     def _owe(self) -> None:
         self.owed += 1
@@ -56,9 +58,9 @@ async def test_timer_is_told_only_if_it_comes_before_all_that_were_told(pair: Pa
     worker, scheduler = pair
     ears, now = Ears(scheduler), worker.ledger.now()
 
-    for after in (9.0, 12.0, 9.0, 4.0, 8.0, TOLD_AHEAD + 1.0):
-        worker.tell_due(now + after)
-    worker.tell_owed()
+    for after in (9.0, 12.0, 9.0, 4.0, 8.0, SENT_AHEAD + 1.0):
+        worker.announce_due(now + after)
+    worker.announce_outbox()
 
     await until(lambda: ears.owed)
     assert ears.dues == [now + 9.0, now + 4.0]
@@ -67,12 +69,12 @@ async def test_timer_is_told_only_if_it_comes_before_all_that_were_told(pair: Pa
 async def test_timer_is_told_again_once_what_was_told_has_come(pair: Pair) -> None:
     worker, scheduler = pair
     ears, now = Ears(scheduler), worker.ledger.now()
-    worker.tell_due(now + 1.0)
+    worker.announce_due(now + 1.0)
     await until(lambda: ears.dues)
     assert isinstance(worker.ledger, PostgresLedger)
     worker.ledger.store._clock.advance(2.0)  # type: ignore[union-attr]
 
-    worker.tell_due(now + 6.0)
+    worker.announce_due(now + 6.0)
 
     await until(lambda: len(ears.dues) == 2)
     assert ears.dues == [now + 1.0, now + 6.0]
@@ -84,9 +86,9 @@ async def test_scheduler_holds_its_own_timers_and_tells_nobody(pair: Pair) -> No
     Ears(worker)
     sent = worker.listener.sent
 
-    worker.tell_due(worker.ledger.now() + 1.0)
-    worker.tell_owed()
-    worker.tell_tended()
+    worker.announce_due(worker.ledger.now() + 1.0)
+    worker.announce_outbox()
+    worker.announce_round()
 
     await until(lambda: ears.tended and worker.listener.sent > sent)
     assert (ears.dues, ears.owed, worker.listener.sent) == ([], 0, sent + 1)
@@ -97,8 +99,8 @@ async def test_entries_of_one_batch_are_told_once(pair: Pair) -> None:
     ears = Ears(scheduler)
 
     for _ in range(50):
-        worker.tell_owed()
-    worker.tell_tended()
+        worker.announce_outbox()
+    worker.announce_round()
 
     await until(lambda: ears.tended and ears.owed)
     assert ears.owed == 1
@@ -107,13 +109,13 @@ async def test_entries_of_one_batch_are_told_once(pair: Pair) -> None:
 async def test_endings_are_told_to_those_who_wait(pair: Pair) -> None:
     worker, waiter = pair
     ears = Ears(waiter)
-    worker.tell_ended("before anybody waited")
+    worker.announce_ended("before anybody waited")
     waiter.watch_endings()
     await until(lambda: worker._watchers)
 
     names = [f"run-{number}" for number in range(1000)]
     for name in names:
-        worker.tell_ended(name)
+        worker.announce_ended(name)
 
     await until(lambda: len(ears.ended) >= len(names))
     assert sorted(ears.ended) == sorted(names)

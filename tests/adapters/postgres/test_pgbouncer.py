@@ -184,7 +184,7 @@ async def test_what_takes_the_settings_of_a_session_is_told_from_what_only_seems
     with PgBouncer(server_workspace.new_folder("pgbouncer"), private_postgres, **ignoring) as deaf:
         for url, pooled in ((private_postgres.url, False), (deaf.url, True)):
             store = await PostgresStore.open(url)
-            assert store.way.pooled is pooled
+            assert store.mode.pooled is pooled
             await store.close()
 
 

@@ -31,7 +31,7 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def behind_silence(silent: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(servers, "AT_ONE_OF_SEVERAL", 0.2)
+    monkeypatch.setattr(servers, "SECONDS_PER_SERVER", 0.2)
     return postgres_url.replace("@", f"@{silent},")
 
 

@@ -305,8 +305,8 @@ async def test_token_that_is_not_leased_any_more_does_not_go_the_short_way(
         assert await ledger.commit([hop("t0", "t1")]) == [Stale("fence")]
 
     assert ledger.commits.known.hits == 0
-    assert ledger.commits.short_way_failures == 1
-    [told] = [record for record in caplog.records if "short way" in record.message]
+    assert ledger.commits.fast_path_failures == 1
+    [told] = [record for record in caplog.records if "fast path" in record.message]
     assert told.exc_info is not None
 
 

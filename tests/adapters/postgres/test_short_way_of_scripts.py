@@ -78,7 +78,7 @@ async def test_script_goes_the_short_way_to_its_end(ledger: PostgresLedger) -> N
 
     assert outcome == Applied(ended="COMPLETED")
     assert ledger.commits.known.hits == 6
-    assert ledger.commits.short_way_failures == 0
+    assert ledger.commits.fast_path_failures == 0
     found = await ledger.inspect(RUN)
     assert found is not None
     assert (found.execution.state, found.execution.live) == ("COMPLETED", 0)

@@ -40,7 +40,7 @@ async def test_a_connection_that_dies_silently_is_noticed_and_replaced(
     wire: Wire, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone = asyncio.Event()
-    listener.gone = gone.set
+    listener.on_disconnect = gone.set
 
     wire.go_dead()
     await until(lambda: not listener.working)

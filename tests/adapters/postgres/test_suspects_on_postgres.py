@@ -93,7 +93,7 @@ async def test_steps_in_transactions_of_their_own_are_followed_too(stack: Contra
 async def test_one_that_is_handed_back_makes_room_for_the_next(stack: ContractStack) -> None:
     [first] = await stack.broker.take("w1", ["default"], 5)
     taking = asyncio.create_task(stack.broker.take("w1", ["default"], 4))
-    await until(lambda: len(ledger_of(stack).takers))
+    await until(lambda: len(ledger_of(stack).waiting_workers))
 
     await stack.ledger.release("w1", [first])
 

@@ -35,7 +35,7 @@ async def ledger(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
 def taker(ledger: PostgresLedger) -> WaitingWorker:
     """A worker that found nothing and waits."""
     taker = WaitingWorker("w1", frozenset(["default"]), 10, asyncio.Event(), 0.0)
-    ledger.takers.add(taker)
+    ledger.waiting_workers.add(taker)
     return taker
 
 
@@ -61,7 +61,7 @@ async def test_what_comes_due_soon_is_leased_and_given_when_it_is_due(
 
     assert ledger.now() >= due["soon"]
     assert woken == Woken((), due["late"], handed=2)
-    leases = await taker.kept_promise()
+    leases = await taker.reserved()
     assert [(lease.execution, lease.ready_at >= due[lease.execution]) for lease in leases] == [
         ("past", True),
         ("soon", True),
@@ -99,7 +99,7 @@ async def test_what_the_rules_must_judge_is_left_until_its_time(
     assert await ledger.wake() == Woken((), due)
 
     assert await states(ledger) == {"soon": "parked"}
-    assert not taker.news.is_set()
+    assert not taker.changed.is_set()
 
 
 async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
@@ -109,7 +109,7 @@ async def test_if_the_worker_goes_meanwhile_others_get_it_at_its_time(
 
     async def the_worker_goes() -> None:
         assert await states(ledger) == {"soon": "leased"}
-        ledger.takers.remove(taker)
+        ledger.waiting_workers.remove(taker)
         assert await ledger.claim("w2", ["default"], 1) == []
 
     act_beside(monkeypatch, timers.TimerWaker, "_until_all_are_due", before=the_worker_goes)
@@ -142,4 +142,4 @@ async def test_a_wake_that_is_broken_off_before_the_time_tells_the_worker(
     with pytest.raises(asyncio.CancelledError):
         await waking_up
     with pytest.raises(Unavailable, match="interrupted"):
-        await asyncio.wait_for(taker.kept_promise(), SOON)
+        await asyncio.wait_for(taker.reserved(), SOON)

@@ -163,4 +163,4 @@ def test_commits_are_refused_while_the_log_cannot_be_folded_in(tmp_path: Path) -
     refused, again = child.stdout.splitlines()
     assert "store.db cannot be written: this user has no right to do so. Check its permissions" in refused
     assert again == "writes again"
-    assert child.stderr.count("the store takes no more commits") == 1
+    assert child.stderr.count("the store accepts no more commits") == 1

@@ -73,7 +73,7 @@ async def test_work_of_other_queues_takes_no_lock(
     monkeypatch.setattr(stack.ledger, "claim", counted)
     waiting = asyncio.create_task(stack.broker.take("w1", ["mine"], 1))
     heard = asyncio.Event()
-    watch_of(stack).hear_commits(heard.set)
+    watch_of(stack).on_commit(heard.set)
 
     for number in range(3):
         heard.clear()
@@ -88,10 +88,10 @@ async def test_work_of_other_queues_takes_no_lock(
 async def test_whoever_waits_for_an_ending_is_told(
     stack: Stack, other: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(endings, "FIRST_GLANCE", NEVER)
+    monkeypatch.setattr(endings, "FIRST_POLL", NEVER)
     await stack.ledger.commit([start(RUN, token("a"))])
     waiters = Endings(stack.archive)
-    watch_of(stack).hear_commits(waiters.look_soon)
+    watch_of(stack).on_commit(waiters.poll_soon)
     waiting = asyncio.create_task(waiters.ending(RUN))
     await stack.archive.states([RUN])  # asked after the waiter's first look
 
@@ -104,7 +104,7 @@ async def test_whoever_waits_for_an_ending_is_told(
 
 async def test_timers_and_deliveries_of_a_process_that_does_neither(stack: Stack, other: Stack) -> None:
     heard: asyncio.Queue[float | str] = asyncio.Queue()
-    watch_of(stack).hear_schedules(heard.put_nowait, lambda: heard.put_nowait("owed"))
+    watch_of(stack).on_upkeep(heard.put_nowait, lambda: heard.put_nowait("owed"))
     due = stack.clock.now() + NEVER
 
     await other.ledger.commit([start(RUN, deadline("late", due))])
@@ -123,7 +123,7 @@ async def test_live_streams_go_on(stack: Stack, other: Stack, monkeypatch: pytes
     view = await stack.archive.execution(RUN)
     assert view is not None
     broadcast = Broadcast(stack.archive, asyncio.Event())
-    watch_of(stack).hear_commits(broadcast.look_soon)
+    watch_of(stack).on_commit(broadcast.poll_soon)
     frames = broadcast.watch(view, view.seq, NEVER)
     next_frames = asyncio.ensure_future(anext(frames))
     await stack.archive.states([RUN])  # asked after the stream's first look

@@ -18,11 +18,11 @@ class MemoryBroker:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:
-            self._tell()
+            self._wake_all()
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         """Do nothing: there is no other process."""
@@ -30,20 +30,21 @@ class MemoryBroker:
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         while True:
-            news = self._news  # taken before the claim: tokens that become ready during it set this event
+            # Taken before the claim: tokens that become ready during it set this event.
+            changed = self._changed
             leases = await self.claim(worker, queues, limit)
             if leases:
                 return leases
-            await news.wait()
+            await changed.wait()
 
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """Claim from the ledger once."""
         return await self.ledger.claim(worker, queues, limit)
 
     async def close(self) -> None:
-        self._tell()
+        self._wake_all()
 
-    def _tell(self) -> None:
+    def _wake_all(self) -> None:
         """Wake every worker that waits; the next news set another event."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

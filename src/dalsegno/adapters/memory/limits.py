@@ -27,5 +27,5 @@ class MemoryLimits:
         keys = [key for key in self.store.limits.keys(self.store) if key > after]
         return [await self.get(key) for key in keys[:limit]]
 
-    def on_opening(self, tell: Callable[[float], None]) -> None:
-        self.store.limits.tell = tell
+    def on_opening(self, callback: Callable[[float], None]) -> None:
+        self.store.limits.tell = callback

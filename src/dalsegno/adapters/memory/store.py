@@ -161,7 +161,7 @@ class MemoryStore:
         heads = (line.head(self) for line in lines)
         return [ready_token(token) for token in heads if token is not None]
 
-    def let_go(self, execution: str) -> Collection[str]:
+    def release_slots(self, execution: str) -> Collection[str]:
         return self.limits.held_by(execution)
 
     def hold_slot(self, execution: str, key: str) -> None:

@@ -163,18 +163,18 @@ async def _place(connection: Connection) -> Place:
 def _other_database(theirs: Place, ours: Place) -> str:
     other = f"database '{theirs.database}'"
     if theirs.database == ours.database:
-        other = f"another database '{theirs.database}', on another server or made anew"
+        other = f"another database '{theirs.database}', on another server or created anew"
     return (
         f"the connection leads to {other}, and the store is in '{ours.database}': an execution and your own rows are "
         "one transaction only in one database. Connect to that of the store, or start without `connection`"
     )
 
 
-NEARLY = 0.95
+NEARLY_REACHED = 0.95
 """Share of the longest pause that counts as reached: the server's measurement differs slightly from the one here."""
 
 
-def overslept(limit: float) -> NodeError:
+def idle_too_long(limit: float) -> NodeError:
     return NodeError(
         f"the transaction of ctx.transaction() was ended by the server, and nothing of it is stored: there was no "
         f"statement for {limit:g} s. Do what takes long before the block, and return soon after it",
@@ -184,7 +184,7 @@ def overslept(limit: float) -> NodeError:
 
 def aborted() -> NodeError:
     return NodeError(
-        "a statement in the block of ctx.transaction() failed and its error was caught, but PostgreSQL goes on with "
+        "a statement in the block of ctx.transaction() failed and its error was caught, but PostgreSQL executes "
         "nothing after that: nothing of the block is stored. Let the error out of the task, or put a statement that "
         "may fail into `async with connection.transaction():`, a savepoint, and catch it outside of that",
         code="TRANSACTION_ABORTED",
@@ -202,7 +202,7 @@ def ended() -> NodeError:
     )
 
 
-NOT_THE_TASKS = frozenset(("08", "25", "40", "53", "57", "58", "XX"))
+NOT_FROM_THE_TASK = frozenset(("08", "25", "40", "53", "57", "58", "XX"))
 """Error classes of a COMMIT that concern the connection, the server or its load. The task is not at fault."""
 LOCK_NOT_AVAILABLE = "55P03"
 """Counts as a conflict with another transaction. Other codes of its class are about objects in a wrong state,
@@ -219,7 +219,7 @@ def fails_the_task(error: Exception) -> bool:
     if not isinstance(error, asyncpg.PostgresError) or isinstance(error, UNREACHABLE):
         return False
     state = sqlstate_of(error)
-    return state != LOCK_NOT_AVAILABLE and state[:2] not in NOT_THE_TASKS
+    return state != LOCK_NOT_AVAILABLE and state[:2] not in NOT_FROM_THE_TASK
 
 
 def at_commit(error: asyncpg.PostgresError) -> asyncpg.PostgresError:
@@ -244,4 +244,4 @@ class Pauses:
 
     def reached(self, limit: float) -> bool:
         """Return True if a pause was that long, or is."""
-        return max(self._longest, time.monotonic() - self._last) >= limit * NEARLY
+        return max(self._longest, time.monotonic() - self._last) >= limit * NEARLY_REACHED

@@ -149,7 +149,7 @@ async def _connected(url: str) -> AsyncIterator[Any]:
 async def _wakes(url: str) -> bool:
     came = asyncio.Event()
     listener = Listener(url)
-    listener.came = came.set
+    listener.on_connect = came.set
     listener.start()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ECHO_SECONDS + 1):

@@ -40,7 +40,7 @@ statements were discarded.
 
 READ_ONLY = "25006"
 
-MISFIT = (
+SCHEMA_MISFIT = (
     "the tables do not fit this program. If a newer version has migrated them, upgrade this program; else run "
     "`dalsegno migrate` with it"
 )
@@ -65,47 +65,53 @@ NO_RIGHT = (
 BY_STATE: dict[str, Meaning] = {
     "25006": (
         StoreReadOnly,
-        "the database takes no writes: it is a standby or has become one, or its sessions are read-only by default",
+        "the database accepts no writes: it is a standby or has become one, or its sessions are read-only by default",
     ),
-    "25P03": (Unavailable, "this process stood still in a transaction, which the server has ended"),
-    "26000": (Unavailable, "somebody has thrown away what this session had prepared; it is replaced"),
+    "25P03": (Unavailable, "this process was stalled in a transaction, which the server has ended"),
+    "26000": (Unavailable, "the prepared statements of this session were discarded; the session is replaced"),
     "28000": (BadConfiguration, "the user may not connect: see its role, and pg_hba.conf of the server"),
     "28P01": (
         BadConfiguration,
-        "the password is wrong: it stands in the store's URL, in PGPASSWORD or in ~/.pgpass",
+        "the password is wrong: check it in the store's URL, in PGPASSWORD or in ~/.pgpass",
     ),
     "3D000": (
         BadConfiguration,
         "there is no such database: create it, or name another one in the store's URL",
     ),
-    "40001": (Unavailable, "PostgreSQL has undone a transaction beside another one; it can be sent again"),
+    "40001": (
+        Unavailable,
+        "PostgreSQL has rolled back a transaction because of a concurrent one; it can be sent again",
+    ),
     "40P01": (
         Unavailable,
-        "PostgreSQL has undone a transaction that stood in another's way; it can be sent again",
+        "PostgreSQL has rolled back a transaction to end a deadlock; it can be sent again",
     ),
     "42501": (StoreReadOnly, NO_RIGHT),
-    "42P01": (SchemaMismatch, f"a table is missing: {MISFIT}, as a user that may create it"),
-    "42883": (SchemaMismatch, f"a function is missing: {MISFIT}, as a user that may create it"),
+    "42P01": (SchemaMismatch, f"a table is missing: {SCHEMA_MISFIT}, as a user that may create it"),
+    "42883": (SchemaMismatch, f"a function is missing: {SCHEMA_MISFIT}, as a user that may create it"),
     "53100": (StoreFull, "no space left on the database's disk; nothing of this commit was applied"),
     "55000": (Unavailable, "PostgreSQL refuses this for now"),
-    "55P03": (Unavailable, "others held for too long what a transaction needs; it can be sent again"),
-    "57014": (Unavailable, "PostgreSQL has ended a statement: somebody cancelled it, or it took too long"),
+    "55P03": (Unavailable, "a lock that a transaction needs was not free in time; it can be sent again"),
+    "57014": (Unavailable, "PostgreSQL has cancelled a statement: on request, or because it took too long"),
     "XX001": (StoreCorrupt, "the database reports damaged data; restore a backup"),
     "XX002": (StoreCorrupt, "the database reports a damaged index; REINDEX, or restore a backup"),
 }
 
-_BUSY: Meaning = (Unavailable, "PostgreSQL is busy or short of something")
+_BUSY: Meaning = (Unavailable, "PostgreSQL is busy or short of a resource")
 
 BY_CLASS: dict[str, Meaning] = {
-    "0A": (Unavailable, "PostgreSQL does not take this statement now, as after a change of its tables"),
+    "0A": (Unavailable, "PostgreSQL rejects this statement now, as after a change of its tables"),
     "25": (
         Unavailable,
-        "the transaction is in a state in which PostgreSQL does nothing more; begin another one",
+        "the transaction has failed or ended, and PostgreSQL executes nothing more in it; begin another one",
     ),
-    "26": (Unavailable, "a prepared statement is not there; it is prepared again"),
-    "3F": (SchemaMismatch, f"the schema `dalsegno` is missing: {MISFIT}, as a user that may create it"),
+    "26": (Unavailable, "a prepared statement does not exist any longer; it is prepared again"),
+    "3F": (
+        SchemaMismatch,
+        f"the schema `dalsegno` is missing: {SCHEMA_MISFIT}, as a user that may create it",
+    ),
     "40": _BUSY,
-    "42": (SchemaMismatch, MISFIT),
+    "42": (SchemaMismatch, SCHEMA_MISFIT),
     "53": _BUSY,
     "55": _BUSY,
     "57": _BUSY,
@@ -113,7 +119,7 @@ BY_CLASS: dict[str, Meaning] = {
         Unavailable,
         "PostgreSQL cannot read or write its files: see the disk of its machine, and its log",
     ),
-    "XX": (Unavailable, "PostgreSQL has failed inside: see its log"),
+    "XX": (Unavailable, "PostgreSQL reports an internal error: see its log"),
 }
 
 UNKNOWN: Meaning = (Unavailable, "PostgreSQL reports something that is not expected here: see its log")
@@ -141,7 +147,7 @@ UNREACHABLE = (
 )
 """The server is away, shutting down or full; the last two are what asyncpg raises on a connection that died."""
 
-TURNED_AWAY = (
+LOGIN_REFUSED = (
     asyncpg.CannotConnectNowError,
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
@@ -149,7 +155,7 @@ TURNED_AWAY = (
 )
 """Errors that a reachable server reports."""
 
-ANSWERED = (*TURNED_AWAY, asyncpg.TargetServerAttributeNotMatched)
+ANSWERED = (*LOGIN_REFUSED, asyncpg.TargetServerAttributeNotMatched)
 """Errors that show that a server was reached."""
 
 SETTING_CLASSES = frozenset(("22", "42"))
@@ -182,10 +188,10 @@ def _explain_using(error: Exception) -> DalSegnoError:
     that could not read is handed back, and an operation on the store does not count as unsupported by this
     process.
     """
-    told = explain(error)
-    if isinstance(told, BadConfiguration) and sqlstate_of(error)[:2] in LOGIN_CLASSES:
-        return Unavailable(f"PostgreSQL lets this process in no more: {told}")
-    return told
+    explained = explain(error)
+    if isinstance(explained, BadConfiguration) and sqlstate_of(error)[:2] in LOGIN_CLASSES:
+        return Unavailable(f"PostgreSQL no longer accepts this process: {explained}")
+    return explained
 
 
 @contextmanager
@@ -209,9 +215,7 @@ def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
             f"~/.pgpass (SQLSTATE {state}: {error})"
         )
     if state[:2] in SETTING_CLASSES:
-        return BadConfiguration(
-            f"the server does not take a setting in the query of the store's URL ({error})"
-        )
+        return BadConfiguration(f"the server rejects a setting in the query of the store's URL ({error})")
     if isinstance(error, ConnectionError) and "rejected SSL" in str(error):
         return BadConfiguration(
             f"PostgreSQL{_place_of(url)} does not speak SSL, which `sslmode` in the store's URL (or PGSSLMODE) "
@@ -231,9 +235,7 @@ def _about_url(error: ValueError, url: str) -> str:
         return f"the store's URL cannot be read{encoding}"
     wrong = next((port for _, port in _servers_of(url) if port and not port.isdecimal()), None)
     if wrong is not None:
-        return (
-            f"the port {wrong!r} in the store's URL is no number; write postgresql://user@host:5432/database"
-        )
+        return f"the port {wrong!r} in the store's URL is not a number; write postgresql://user@host:5432/database"
     if "target_session_attrs is expected" in str(error):  # the driver does not list them
         return f"`target_session_attrs` in the store's URL is none of {', '.join(SESSION_ATTRIBUTES)}"
     return f"the store's URL cannot be used: {error}"
@@ -291,14 +293,14 @@ def explain(error: Exception) -> DalSegnoError:
 
 def _explain_absence(error: Exception) -> DalSegnoError:
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
-        return BadConfiguration(f"a pooler does not take a setting in the query of the store's URL ({error})")
+        return BadConfiguration(f"a pooler rejects a setting in the query of the store's URL ({error})")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return Unavailable(
-            "of the servers in the store's URL none is what `target_session_attrs` asks for: promote one, or wait "
-            "until whoever does so has done it"
+            "none of the servers in the store's URL is what `target_session_attrs` asks for: promote one, or wait "
+            "until one is promoted"
         )
-    if isinstance(error, TURNED_AWAY):
-        return Unavailable(f"PostgreSQL takes no connections now ({error})")
+    if isinstance(error, LOGIN_REFUSED):
+        return Unavailable(f"PostgreSQL accepts no connections now ({error})")
     if isinstance(error, LOST):
         return Unavailable(f"PostgreSQL cannot be reached: the connection was lost ({_reason(error)})")
     return Unavailable(f"PostgreSQL cannot be reached ({_reason(error)})")

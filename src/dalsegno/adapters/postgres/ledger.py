@@ -123,10 +123,10 @@ class PostgresLedger:
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
         self.commits = Commits(store)
-        self.takers = WaitingWorkers(self.commits.suspects)
+        self.waiting_workers = WaitingWorkers(self.commits.suspects)
         self._claims = Claims(store, self.commits)
-        self._waking = TimerWaker(store, self._claims, self.takers)
-        self._heartbeats = Heartbeats(store.url, store.way)
+        self._waking = TimerWaker(store, self._claims, self.waiting_workers)
+        self._heartbeats = Heartbeats(store.url, store.mode)
         self._excluding_claims = ExcludingClaims(self._claims.look_at_others, self.lease, self.now)
         self._forget_starts_at = 0.0
 

@@ -59,5 +59,5 @@ class PostgresLimits:
             keys = [key for (key,) in await tx.fetch("limits.keys", after, limit)]
             return await views_of(tx, [(key, None) for key in keys], self.store.now())
 
-    def on_opening(self, tell: Callable[[float], None]) -> None:
-        self.store.tell_opening = tell
+    def on_opening(self, callback: Callable[[float], None]) -> None:
+        self.store.announce_opening = callback

@@ -167,7 +167,7 @@ async def migrate(
     if not may_change:
         raise SchemaMismatch(
             f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno migrate`,"
-            " or use the version of Dal Segno that works there"
+            " or use the version of Dal Segno that fits it"
         )
     return await _apply_patiently(connection, known, finish=finish, agree=agree)
 

@@ -166,6 +166,6 @@ def _of_asyncpg(error: Any) -> Exception:
     if error.sqlstate is None:
         lost: Exception = asyncpg.InterfaceError(str(error))
         return asyncpg.DataError(str(error)) if isinstance(error, sys.modules["psycopg"].DataError) else lost
-    said = error.diag.message_primary or str(error)
-    found: Exception = asyncpg.PostgresError.new({"S": "ERROR", "C": error.sqlstate, "M": said})
+    message = error.diag.message_primary or str(error)
+    found: Exception = asyncpg.PostgresError.new({"S": "ERROR", "C": error.sqlstate, "M": message})
     return found

@@ -18,7 +18,7 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres.connections.connect import ConnectionRecycler, connect
-from dalsegno.adapters.postgres.connections.pooling import ConnectionMode, find_way
+from dalsegno.adapters.postgres.connections.pooling import ConnectionMode, find_mode
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.migration import migrate
 from dalsegno.adapters.postgres.statements import SQL
@@ -134,10 +134,10 @@ Connection = Any
 class PostgresStore:
     """The part that ledger, archive, blobs and broker of one process share. Open it with :meth:`open`."""
 
-    def __init__(self, pool: Any, url: str, clock: Clock | None, way: ConnectionMode) -> None:
+    def __init__(self, pool: Any, url: str, clock: Clock | None, mode: ConnectionMode) -> None:
         self.url = url
-        self.way = way
-        self.tell_opening: Callable[[float], None] = lambda at: None
+        self.mode = mode
+        self.announce_opening: Callable[[float], None] = lambda at: None
         """Called when a line that a rate has stopped continues."""
         self._pool = pool
         self.renewal = ConnectionRecycler(pool)
@@ -152,7 +152,7 @@ class PostgresStore:
         """Connect and bring the schema up to date. ``clock`` replaces the database's in tests."""
         with driver_errors():
             with connecting(url):
-                way = await find_way(url)
+                mode = await find_mode(url)
             pool = await asyncpg.create_pool(
                 url,
                 min_size=0,  # asyncpg logs repeatedly about a minimum that it cannot restore
@@ -160,7 +160,7 @@ class PostgresStore:
                 max_queries=NO_END,
                 command_timeout=60,
                 connect=connect,
-                **way.options(),
+                **mode.options(),
             )
             try:
                 async with pool.acquire() as connection:
@@ -168,7 +168,7 @@ class PostgresStore:
             except BaseException:
                 await pool.close()
                 raise
-        store = cls(pool, url, clock, way)
+        store = cls(pool, url, clock, mode)
         [(seen,)] = await store.fetch("look.now")
         store.saw(seen)
         return store

@@ -20,7 +20,7 @@ from dalsegno.adapters.postgres.caller_connections import (
     check_form,
     ended,
     fails_the_task,
-    overslept,
+    idle_too_long,
     usable_here,
 )
 from dalsegno.adapters.postgres.commit.changes import StartedByOthers, TokenChanged
@@ -48,7 +48,7 @@ BEGAN = "SELECT extract(epoch FROM now())::text"
 the task may have a codec of its own.
 """
 BEGIN = BEGAN + ", set_config('idle_in_transaction_session_timeout', $1, true)"
-OVERTAKEN = (TokenChanged, StartedByOthers, asyncpg.UniqueViolationError)
+CONFLICTS = (TokenChanged, StartedByOthers, asyncpg.UniqueViolationError)
 """Another process committed between reading and writing: another step of the execution, or the same start."""
 
 
@@ -105,7 +105,7 @@ class PostgresTransactions:
                     max_size=MOST_OPEN,
                     connect=connect,
                     server_settings=naming(name_of(self._store.url, "task")),
-                    **self._store.way.caching(),
+                    **self._store.mode.caching(),
                 )
                 self._store.renewal.add(self._pool)
         return self._pool
@@ -156,7 +156,7 @@ class PostgresStepTransaction:
 
     async def own_fault(self) -> NodeError | None:
         await asyncio.sleep(0)  # asyncpg reports a statement a moment after it
-        return overslept(LONGEST_PAUSE) if self._pauses.reached(LONGEST_PAUSE) else None
+        return idle_too_long(LONGEST_PAUSE) if self._pauses.reached(LONGEST_PAUSE) else None
 
     async def _fault(self) -> NodeError | None:
         """Return the task's failure if it broke the transaction. A connection lost for another reason is none."""
@@ -207,7 +207,7 @@ async def settle_within(
             if of_caller:
                 await tx.fetch("write.open_start", transition.execution)
             outcome = await _settle(commits, tx, transition, of_caller=of_caller)
-        except OVERTAKEN:
+        except CONFLICTS:
             await tx.connection.execute("ROLLBACK TO dalsegno")
         except asyncpg.PostgresError:
             await tx.connection.execute("ROLLBACK TO dalsegno")
@@ -216,7 +216,7 @@ async def settle_within(
             undo = "" if isinstance(outcome, Applied) else "ROLLBACK TO dalsegno; "
             await tx.connection.execute(undo + "RELEASE dalsegno")
             return outcome
-    raise Unavailable("other processes change the same tokens again and again; the step is tried again")
+    raise Unavailable("other processes keep changing the same tokens; the step is tried again")
 
 
 async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, of_caller: bool) -> Outcome:
@@ -228,26 +228,26 @@ async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, 
 
     def job(rows: PostgresWorkspace) -> Outcome:
         outcome = settle(transition, rows, now)
-        return _set_aside(outcome, rows, now) if of_caller and isinstance(outcome, Applied) else outcome
+        return _park_limited(outcome, rows, now) if of_caller and isinstance(outcome, Applied) else outcome
 
     outcome, _ = await commits.settle(tx, loaded, job)
     return outcome
 
 
-def _set_aside(outcome: Applied, rows: PostgresWorkspace, now: float) -> Applied:
+def _park_limited(outcome: Applied, rows: PostgresWorkspace, now: float) -> Applied:
     """Park new tokens with a limit key, due at once, instead of putting them in line.
 
     Lines are changed under the locks of their keys, which commits and claims of all processes need: a transaction
     of unknown length must not hold them. After the caller's commit a wake finds the tokens and puts them in line.
     """
-    aside = set()
+    parked = set()
     for row, _ in rows.changes.spawned.values():
         if row.limit_key is not None and row.state == "ready":
             row.state, row.due = "parked", now
-            aside.add(row.id)
-    if not aside:
+            parked.add(row.id)
+    if not parked:
         return outcome
-    ready = tuple(each for each in outcome.ready if each.token not in aside)
+    ready = tuple(each for each in outcome.ready if each.token not in parked)
     due = now if outcome.next_due is None else min(now, outcome.next_due)
     return msgspec.structs.replace(outcome, ready=ready, next_due=due)
 

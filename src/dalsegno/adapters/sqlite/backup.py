@@ -48,7 +48,7 @@ def back_up(path: Path, to: Path, report: Report = lambda copied, total: None) -
         try:
             schema = _copy(path, partial, report)
         except sqlite3.Error as error:
-            raise explain(error, _at_fault(error, path, to)) from error
+            raise explain(error, _path_at_fault(error, path, to)) from error
         executions = _verify(partial, schema)
         size = partial.stat().st_size
         _name(partial, to)
@@ -80,9 +80,7 @@ def _verify(partial: Path, schema: int) -> int:
         raise explain(error, partial) from error
     if damage != "ok" or found != schema:
         reason = damage if damage != "ok" else f"schema {found} instead of {schema}"
-        raise StoreCorrupt(
-            f"the copy is not what it should be ({reason}); look at the store: `dalsegno doctor`"
-        )
+        raise StoreCorrupt(f"the copy is not correct ({reason}); check the store: `dalsegno doctor`")
     return int(executions)
 
 
@@ -133,7 +131,7 @@ def _refuse_existing(to: Path) -> None:
         raise Conflict(f"{to} exists, and is not overwritten: give another name, or move it away")
 
 
-def _at_fault(error: sqlite3.Error, path: Path, to: Path) -> Path:
+def _path_at_fault(error: sqlite3.Error, path: Path, to: Path) -> Path:
     """Return the file an error is about; SQLite does not say which. If the copy does not fit, it is the target."""
     full = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
     return to if full else path

@@ -24,7 +24,7 @@ class SqliteBroker:
 
     def __init__(self, ledger: SqliteLedger) -> None:
         self.ledger = ledger
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._asked: Counter[str] = Counter()
         """Queues that a worker waits for or is claiming from."""
         self._look = Repeated(self._look_for_others)
@@ -32,7 +32,7 @@ class SqliteBroker:
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:
-            self._tell()
+            self._wake_all()
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         """Do nothing: the others notice the commit anyway."""
@@ -42,19 +42,20 @@ class SqliteBroker:
         self._asked.update(queues)  # before the claim: another process may commit during it
         try:
             while True:
-                news = self._news  # taken before the claim: tokens that become ready during it set this event
+                # Taken before the claim: tokens that become ready during it set this event.
+                changed = self._changed
                 leases = await self.ledger.claim(worker, queues, limit)
                 if leases:
                     return leases
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY):
-                        await news.wait()
+                        await changed.wait()
         finally:
             self._asked -= Counter(queues)
 
     async def close(self) -> None:
         await self._look.close()
-        self._tell()
+        self._wake_all()
 
     def _listen(self) -> None:
         if not self._listens:
@@ -67,9 +68,9 @@ class SqliteBroker:
 
     async def _look_for_others(self) -> None:
         if await self.ledger.any_ready(self._asked):
-            self._tell()
+            self._wake_all()
 
-    def _tell(self) -> None:
+    def _wake_all(self) -> None:
         """Wake every worker that waits; the next news set another event."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -52,7 +52,7 @@ def _refusal(error: Exception) -> str:
         case OverflowError():
             return f"the store cannot hold an integer beyond 64 bits ({error})"
         case UnicodeError():
-            return f"the store cannot hold text that is no valid Unicode ({error})"
+            return f"the store cannot hold text that is not valid Unicode ({error})"
         case sqlite3.DataError():
             return f"a value is larger than the store can hold ({error})"
         case _:

@@ -218,7 +218,7 @@ class SqliteLedger:
     async def claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         claimed = await self.store.write(lambda rows: claims.claim(rows, worker, queues, limit, self.now()))
         if claimed.opens_at is not None:
-            self.store.tell_opening(claimed.opens_at)
+            self.store.announce_opening(claimed.opens_at)
         return claimed.leases
 
     async def any_ready(self, queues: Collection[str]) -> bool:

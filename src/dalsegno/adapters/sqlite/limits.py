@@ -88,5 +88,5 @@ class SqliteLimits:
 
         return await self.store.read(look)
 
-    def on_opening(self, tell: Callable[[float], None]) -> None:
-        self.store.tell_opening = tell
+    def on_opening(self, callback: Callable[[float], None]) -> None:
+        self.store.announce_opening = callback

@@ -62,7 +62,7 @@ def check(connection: sqlite3.Connection, path: Path, known: int) -> int:
     if application == 0 and version == 0 and not _has_tables(connection):
         return 0
     raise StoreCorrupt(
-        f"{path} holds tables of another application and no store; give another path for the store. To have your own"
+        f"{path} contains tables of another application and no store; give another path for the store. To have your own"
         f" tables in the store's file, let Dal Segno make it before them: dalsegno migrate --store sqlite:///{path}"
     )
 

@@ -33,7 +33,7 @@ class SqliteStore:
         self.path = path
         self.clock = clock
         self.file = file
-        self.tell_opening: Callable[[float], None] = lambda at: None
+        self.announce_opening: Callable[[float], None] = lambda at: None
         """Called when a line that a rate has stopped continues."""
         self._reader = reader
         self._writer = writer

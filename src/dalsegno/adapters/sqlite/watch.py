@@ -13,7 +13,7 @@ from dalsegno.errors import OperatorError
 
 logger = logging.getLogger("dalsegno.sqlite")
 
-OWED_FOR = 0.05
+DELIVERY_PAUSE = 0.05
 """Seconds after which an entry of the outbox is delivered here: the process that wrote it mostly does so at once."""
 
 
@@ -42,7 +42,7 @@ class Repeated:
                 self._is_stale = False
                 await self._look()
         except OperatorError as error:
-            logger.debug("cannot look at what another process has committed (%s)", error)
+            logger.debug("cannot read what another process has committed (%s)", error)
         finally:
             self._task = None
 
@@ -52,26 +52,26 @@ class SqliteWatch:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._due: Callable[[float], None] = lambda at: None
-        self._owed: Callable[[], None] = lambda: None
+        self._on_due: Callable[[float], None] = lambda at: None
+        self._on_outbox: Callable[[], None] = lambda: None
         self._schedules = Repeated(self._look_at_schedules)
 
-    def hear_commits(self, committed: Callable[[], None]) -> None:
+    def on_commit(self, committed: Callable[[], None]) -> None:
         self._store.elsewhere.listen(committed)
 
-    def hear_schedules(self, due: Callable[[float], None], owed: Callable[[], None]) -> None:
-        self._due, self._owed = due, owed
+    def on_upkeep(self, due: Callable[[float], None], outbox: Callable[[], None]) -> None:
+        self._on_due, self._on_outbox = due, outbox
         self._store.elsewhere.listen(self._schedules.soon)
 
     async def close(self) -> None:
         await self._schedules.close()
 
     async def _look_at_schedules(self) -> None:
-        due, owed = await self._store.read(ledger.schedules)
+        due, entry = await self._store.read(ledger.schedules)
         if due is not None:
-            self._due(due)
-        if owed is not None:
-            await asyncio.sleep(OWED_FOR)
-            _, still_owed = await self._store.read(ledger.schedules)
-            if still_owed == owed:
-                self._owed()
+            self._on_due(due)
+        if entry is not None:
+            await asyncio.sleep(DELIVERY_PAUSE)
+            _, still_there = await self._store.read(ledger.schedules)
+            if still_there == entry:
+                self._on_outbox()

@@ -18,7 +18,7 @@ from dalsegno.cli.views.snapshots import sentence, survey
 from dalsegno.core.diagnosis import waits
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.dead_letters import DeadLetters
-from dalsegno.engine.worker.directory import living_workers, remote_queue, roll_call, served_queues
+from dalsegno.engine.worker.directory import list_workers, living_workers, remote_queue, served_queues
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.wiring import is_postgres, sqlite_path
@@ -90,7 +90,7 @@ async def _time_of(client: Client) -> Check:
 
 
 async def _workers(client: Client) -> list[Check]:
-    workers = await roll_call(client.stack.ledger)
+    workers = await list_workers(client.stack.ledger)
     dead = [worker for worker in workers if worker.state == "dead"]
     held = sum(worker.leases for worker in dead)
     detail = f"{len(workers) - len(dead)} alive, {len(dead)} gone"

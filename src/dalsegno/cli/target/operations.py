@@ -9,7 +9,7 @@ from dalsegno.app import App
 from dalsegno.cli.target.administration import PAGE, Administration
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
-from dalsegno.engine.worker.directory import WorkerSeen, roll_call
+from dalsegno.engine.worker.directory import WorkerSeen, list_workers
 from dalsegno.handle import Handle
 from dalsegno.ports.ledger import Ledger
 
@@ -117,7 +117,7 @@ class LocalWorkerRegistry:
         self._ledger = ledger
 
     async def all(self) -> tuple[list[WorkerSeen], float]:
-        return await roll_call(self._ledger), self._ledger.now()
+        return await list_workers(self._ledger), self._ledger.now()
 
 
 class RemoteWorkerRegistry:

@@ -70,35 +70,38 @@ class Step(Struct, frozen=True, gc=False):
     bodies: dict[str, Body]
 
 
-def ends_alone(situation: StepInput, taken: Sequence[Edge]) -> bool:
+def ends_alone(step_input: StepInput, taken: Sequence[Edge]) -> bool:
     """Return True if this run, taking these edges, ends the execution: its commit then contains the result."""
-    return not taken and not situation.lease.scope and situation.node.solitary
+    return not taken and not step_input.lease.scope and step_input.node.solitary
 
 
-def complete(situation: StepInput, run: Run) -> Step:
-    node, body = situation.node, situation.body
-    context, entry, working, effects = _record_output(situation, run)
-    if node.losers and situation.lease.kind == "join":
-        effects.append(CancelTokens(situation.lease.scope, node.losers))
-        effects += close_losers(situation, node.losers)
-        effects += cancel_abandoned(situation, "")
+def complete(step_input: StepInput, run: Run) -> Step:
+    node, body = step_input.node, step_input.body
+    context, entry, working, effects = _record_output(step_input, run)
+    if node.losers and step_input.lease.kind == "join":
+        effects.append(CancelTokens(step_input.lease.scope, node.losers))
+        effects += close_losers(step_input, node.losers)
+        effects += cancel_abandoned(step_input, "")
     payload = body.payload if passes_payload(node) else own_output(node.id)
-    closing, events = close_unit(situation, node, run.taken)
+    closing, events = close_unit(step_input, node, run.taken)
     effects += closing
-    events.insert(0, _event(situation, run, entry, working))
+    events.insert(0, _event(step_input, run, entry, working))
     bodies: dict[str, Body] = {}
-    effects += _follow(situation, run, Body(context, payload, body.path, body.loops), bodies)
-    return Step(transition_of(situation, effects, events), bodies)
+    effects += _follow(step_input, run, Body(context, payload, body.path, body.loops), bodies)
+    return Step(transition_of(step_input, effects, events), bodies)
 
 
 def transition_of(
-    situation: StepInput, effects: Sequence[Effect], events: Sequence[NewEvent] = (), park: Park | None = None
+    step_input: StepInput,
+    effects: Sequence[Effect],
+    events: Sequence[NewEvent] = (),
+    park: Park | None = None,
 ) -> Transition:
-    lease = situation.lease
+    lease = step_input.lease
     return Transition(
         lease.execution,
-        (*situation.stores, *situation.orders, *effects),
-        (*situation.events, *events),
+        (*step_input.stores, *step_input.orders, *effects),
+        (*step_input.events, *events),
         lease.token,
         lease.fence,
         lease.scope,
@@ -112,14 +115,14 @@ def passes_payload(node: Node) -> bool:
     return node.control in PASSING or node.type == "log"
 
 
-def _record_output(situation: StepInput, run: Run) -> tuple[Context, Entry, Entry | None, list[Effect]]:
-    token = situation.lease.token
+def _record_output(step_input: StepInput, run: Run) -> tuple[Context, Entry, Entry | None, list[Effect]]:
+    token = step_input.lease.token
     effects: list[Effect] = []
-    context = situation.body.context
+    context = step_input.body.context
     if run.entries:
         for key, result in run.entries.items():
             context = _remember(context, key, result, token, effects)[0]
-    context, entry = _remember(context, key_of(situation.lease.node), run.output, token, effects)
+    context, entry = _remember(context, key_of(step_input.lease.node), run.output, token, effects)
     working: Entry | None = None
     if run.json is not None:
         context, working = _remember(context, "$json", run.json, token, effects)
@@ -141,13 +144,13 @@ def _remember(
     return context, entry
 
 
-def _event(situation: StepInput, run: Run, entry: Entry, working: Entry | None) -> NewEvent:
+def _event(step_input: StepInput, run: Run, entry: Entry, working: Entry | None) -> NewEvent:
     kind: EventKind = "NodeCompleted" if run.failure is None else "NodeFailed"
-    lease = situation.lease
+    lease = step_input.lease
     inline = entry.kind == VALUE
     record = RunRecord(
         lease.ready_at,
-        situation.started_at,
+        step_input.started_at,
         lease.attempt,
         entry.raw if inline and run.failure is None else None,
         None if inline else _reference_text(entry),
@@ -156,7 +159,7 @@ def _event(situation: StepInput, run: Run, entry: Entry, working: Entry | None) 
         entries={key: msgspec.Raw(result.raw) for key, result in run.entries.items()}
         if run.entries
         else None,
-        tripped=run.failure is not None and situation.tripped,
+        tripped=run.failure is not None and step_input.tripped,
     )
     if working is not None and run.json is not None:
         if run.json.raw == run.output.raw:
@@ -165,51 +168,51 @@ def _event(situation: StepInput, run: Run, entry: Entry, working: Entry | None) 
             record = msgspec.structs.replace(record, json=working.raw)
         else:
             record = msgspec.structs.replace(record, json_ref=_reference_text(working))
-    return run_event(kind, situation, record)
+    return run_event(kind, step_input, record)
 
 
 def _reference_text(entry: Entry) -> str:
     return ("blob:" if entry.kind == BLOB else "output:") + reference_name(entry)
 
 
-def _follow(situation: StepInput, run: Run, body: Body, bodies: dict[str, Body]) -> list[Effect]:
+def _follow(step_input: StepInput, run: Run, body: Body, bodies: dict[str, Body]) -> list[Effect]:
     """Return the effects of taking the edges: a token over each, or the branch's end if none stays in the scope."""
-    node, plan = situation.node, situation.plan
+    node, plan = step_input.node, step_input.plan
     closes = not unit_of(plan, node).multiple
     effects: list[Effect] = []
     arrivals: list[Effect] = []
     for edge in run.taken:
         if plan.nodes[edge.dst].control == "aggregator":
-            arrivals.append(_reach_aggregator(situation, run, body, edge))
+            arrivals.append(_reach_aggregator(step_input, run, body, edge))
             continue
         onward = msgspec.structs.replace(body, path=f"{body.path}{edge.position:04x}") if node.forks else body
-        sent = deliver(situation, edge, onward, source_closes=closes)
+        sent = deliver(step_input, edge, onward, source_closes=closes)
         if isinstance(sent[0], SpawnToken):
             bodies[sent[0].token.id] = onward
         effects += sent
     if arrivals:
         return effects + arrivals
     if not bodies:
-        effects.append(_last(situation, run, body.context))
+        effects.append(_last(step_input, run, body.context))
     return effects
 
 
-def _reach_aggregator(situation: StepInput, run: Run, body: Body, edge: Edge) -> EndIfLast:
+def _reach_aggregator(step_input: StepInput, run: Run, body: Body, edge: Edge) -> EndIfLast:
     own = Entry(VALUE, msgspec.Raw(run.contribution.raw)) if run.contribution is not None else None
-    return item_arrives(situation, body.payload, body.context, edge, own)
+    return item_arrives(step_input, body.payload, body.context, edge, own)
 
 
-def _last(situation: StepInput, run: Run, context: Context) -> EndIfLast:
+def _last(step_input: StepInput, run: Run, context: Context) -> EndIfLast:
     if run.taken:
         # Every token went to a barrier and may be dropped there, so the scope may be empty now.
         # This branch leaves nothing: its payload went to the barrier.
-        return EndIfLast(situation.lease.scope, finisher(situation))
-    return branch_ends(situation, context, _finish(situation, run, context))
+        return EndIfLast(step_input.lease.scope, finisher(step_input))
+    return branch_ends(step_input, context, _finish(step_input, run, context))
 
 
-def _finish(situation: StepInput, run: Run, context: Context) -> FinishExecution | None:
+def _finish(step_input: StepInput, run: Run, context: Context) -> FinishExecution | None:
     if run.ending is None:
         return None
     if isinstance(run.ending, Failure):
-        return failed(situation, context, run.ending)
-    return completed(situation, context, run.ending.raw)
+        return failed(step_input, context, run.ending)
+    return completed(step_input, context, run.ending.raw)

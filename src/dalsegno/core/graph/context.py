@@ -49,7 +49,7 @@ class Context(Struct, frozen=True, array_like=True, gc=False):
 
 
 EMPTY = Context({})
-THE_ITEM = Entry(ITEM, Raw(b"null"))
+ITEM_ENTRY = Entry(ITEM, Raw(b"null"))
 
 _encode = msgspec.json.Encoder().encode
 _decode_page = msgspec.json.Decoder(Context).decode
@@ -112,7 +112,7 @@ def as_page(context: Context, page: str, limit: int) -> tuple[Context, list[Stor
     return Context({}, (page,), 0), [StoreOutput(page, encode_page(context))]
 
 
-def unite(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreOutput]]:
+def merge_contexts(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreOutput]]:
     """Merge the entries of several contexts; a later one overrides an earlier one."""
     if not contexts:
         return EMPTY, []
@@ -120,7 +120,7 @@ def unite(contexts: Sequence[Context], token: str) -> tuple[Context, list[StoreO
     if len(contexts) == 1:
         return first, []
     if _agree(contexts):
-        return _unite_entries(contexts, first.pages, token)
+        return _merge_entries(contexts, first.pages, token)
     pages, stores = [], []
     for position, context in enumerate(contexts):
         page = derive(token, "united", str(position))
@@ -141,11 +141,11 @@ def _agree(contexts: Sequence[Context]) -> bool:
     return not pages or len({"$json" in context.entries for context in contexts}) == 1
 
 
-def _unite_entries(
+def _merge_entries(
     contexts: Sequence[Context], pages: tuple[str, ...], token: str
 ) -> tuple[Context, list[StoreOutput]]:
     entries: dict[str, Entry] = {}
     for context in contexts:
         entries.update(context.entries)
-    united = Context(entries, pages, sum(len(entry.raw) for entry in entries.values()))
-    return as_page(united, derive(token, "united"), INLINE_LIMIT)
+    merged = Context(entries, pages, sum(len(entry.raw) for entry in entries.values()))
+    return as_page(merged, derive(token, "united"), INLINE_LIMIT)

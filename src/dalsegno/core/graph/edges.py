@@ -38,8 +38,8 @@ def exits_of(plan: Plan, unit: Node) -> tuple[Edge, ...]:
     return aggregator.success_edges + aggregator.error_edges + unit.error_edges
 
 
-def token_over(edge: Edge, situation: StepInput, target: Node, body: Body) -> NewToken:
-    lease = situation.lease
+def token_over(edge: Edge, step_input: StepInput, target: Node, body: Body) -> NewToken:
+    lease = step_input.lease
     return NewToken(
         derive(lease.token, edge.id),
         lease.scope,
@@ -53,31 +53,31 @@ def token_over(edge: Edge, situation: StepInput, target: Node, body: Body) -> Ne
     )
 
 
-def deliver(situation: StepInput, edge: Edge, body: Body, *, source_closes: bool) -> list[Effect]:
+def deliver(step_input: StepInput, edge: Edge, body: Body, *, source_closes: bool) -> list[Effect]:
     """Send a token over an edge: at a barrier it resolves a slot, elsewhere it is a new visit.
 
     ``source_closes``: the edge closes with this token, so at a gate one open in-edge becomes one live visit.
     """
-    target = situation.plan.nodes[edge.dst]
+    target = step_input.plan.nodes[edge.dst]
     if target.barrier:
-        return [_arrival(situation, edge, target, body)]
-    spawn = SpawnToken(token_over(edge, situation, target, body))
+        return [_arrival(step_input, edge, target, body)]
+    spawn = SpawnToken(token_over(edge, step_input, target, body))
     if target.gate and not source_closes:
-        return [spawn, AdjustGate(gate_of(situation, target), 1)]
+        return [spawn, AdjustGate(gate_of(step_input, target), 1)]
     return [spawn]
 
 
-def _arrival(situation: StepInput, edge: Edge, target: Node, body: Body) -> ResolveSlot:
-    lease = situation.lease
-    spec = barrier_of(situation, target, body)
-    waiting = NewEvent("NodeWaiting", target.id, lease.scope, situation.now)
-    dropped = NewEvent("ArrivalDropped", target.id, lease.scope, situation.now, token=lease.token)
+def _arrival(step_input: StepInput, edge: Edge, target: Node, body: Body) -> ResolveSlot:
+    lease = step_input.lease
+    spec = barrier_of(step_input, target, body)
+    waiting = NewEvent("NodeWaiting", target.id, lease.scope, step_input.now)
+    dropped = NewEvent("ArrivalDropped", target.id, lease.scope, step_input.now, token=lease.token)
     return ResolveSlot(spec, edge.slot, True, encode(body), waiting, dropped)
 
 
-def barrier_of(situation: StepInput, target: Node, body: Body) -> BarrierSpec:
-    lease = situation.lease
-    join = system_token(situation, "join", target.id, target.id, encode(Body(loops=body.loops)))
+def barrier_of(step_input: StepInput, target: Node, body: Body) -> BarrierSpec:
+    lease = step_input.lease
+    join = system_token(step_input, "join", target.id, target.id, encode(Body(loops=body.loops)))
     if target.control == "plain":
         # The node itself runs with this token, so the token goes to the node's queue.
         join = replace(join, queue=target.queue)
@@ -92,9 +92,9 @@ def barrier_of(situation: StepInput, target: Node, body: Body) -> BarrierSpec:
     )
 
 
-def gate_of(situation: StepInput, node: Node) -> GateSpec:
-    lease = situation.lease
-    closed = system_token(situation, "closed", node.id, node.id, encode(Body(loops=situation.body.loops)))
+def gate_of(step_input: StepInput, node: Node) -> GateSpec:
+    lease = step_input.lease
+    closed = system_token(step_input, "closed", node.id, node.id, encode(Body(loops=step_input.body.loops)))
     return GateSpec(
         barrier_id(lease.epoch, lease.scope, node.id, "gate"),
         lease.scope,
@@ -105,10 +105,10 @@ def gate_of(situation: StepInput, node: Node) -> GateSpec:
 
 
 def close_unit(
-    situation: StepInput, node: Node, taken: Sequence[Edge]
+    step_input: StepInput, node: Node, taken: Sequence[Edge]
 ) -> tuple[list[Effect], list[NewEvent]]:
     """End one run of a unit: exits it did not take are dead, or only recorded if it may run again."""
-    plan = situation.plan
+    plan = step_input.plan
     unit = unit_of(plan, node)
     is_simple = not unit.multiple and unit.control != "split"
     if is_simple and len(unit.success_edges) + len(unit.error_edges) == len(taken):
@@ -119,38 +119,38 @@ def close_unit(
     used = {edge.id for edge in taken}
     if unit.gate:
         positions = tuple(position for position, edge in enumerate(exits) if edge.id in used)
-        return [AdjustGate(gate_of(situation, unit), -1, (VISITED, *positions))], []
+        return [AdjustGate(gate_of(step_input, unit), -1, (VISITED, *positions))], []
     if unit.multiple:
         return [], []
-    return close_edges(situation, [edge for edge in exits if edge.id not in used])
+    return close_edges(step_input, [edge for edge in exits if edge.id not in used])
 
 
-def close_edges(situation: StepInput, edges: Iterable[Edge]) -> tuple[list[Effect], list[NewEvent]]:
+def close_edges(step_input: StepInput, edges: Iterable[Edge]) -> tuple[list[Effect], list[NewEvent]]:
     """Close edges that carried nothing: nodes behind them alone are skipped, joins behind them are resolved."""
     effects: list[Effect] = []
     events: list[NewEvent] = []
-    lease = situation.lease
+    lease = step_input.lease
     for edge in edges:
-        run = situation.plan.dead_run(edge)
-        events += [NewEvent("NodeSkipped", node, lease.scope, situation.now) for node in run.skipped]
-        effects += [close_at(situation, stop) for stop in run.stops]
+        run = step_input.plan.dead_run(edge)
+        events += [NewEvent("NodeSkipped", node, lease.scope, step_input.now) for node in run.skipped]
+        effects += [close_at(step_input, stop) for stop in run.stops]
     return effects, events
 
 
-def close_at(situation: StepInput, edge: Edge) -> Effect:
+def close_at(step_input: StepInput, edge: Edge) -> Effect:
     """Close one edge into a barrier or gate without (another) token."""
-    target = situation.plan.nodes[edge.dst]
+    target = step_input.plan.nodes[edge.dst]
     if target.barrier:
-        return ResolveSlot(barrier_of(situation, target, situation.body), edge.slot, False)
-    return AdjustGate(gate_of(situation, target), -1)
+        return ResolveSlot(barrier_of(step_input, target, step_input.body), edge.slot, False)
+    return AdjustGate(gate_of(step_input, target), -1)
 
 
-def close_losers(situation: StepInput, losers: Iterable[str]) -> list[Effect]:
+def close_losers(step_input: StepInput, losers: Iterable[str]) -> list[Effect]:
     """Resolve the joins between the losers of a race, which send nothing more.
 
     A branch that has not lost may still lead to such a join, and its token must not wait for those that have.
     """
-    nodes = situation.plan.nodes
+    nodes = step_input.plan.nodes
     lost = frozenset(losers)
     joins = [nodes[name] for name in losers if nodes[name].barrier]
-    return [close_at(situation, edge) for join in joins for edge in join.in_edges if edge.src in lost]
+    return [close_at(step_input, edge) for join in joins for edge in join.in_edges if edge.src in lost]

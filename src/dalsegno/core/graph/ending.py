@@ -24,28 +24,28 @@ IN_HISTORY = 64 * 1024
 """Bytes of an output up to which the history includes it."""
 
 
-def finisher(situation: StepInput) -> NewToken:
+def finisher(step_input: StepInput) -> NewToken:
     """Return the token that merges what the branches left, once nothing in the scope is live."""
-    body = Body(loops=situation.body.loops)
-    return system_token(situation, "finish", "", "", encode(body))
+    body = Body(loops=step_input.body.loops)
+    return system_token(step_input, "finish", "", "", encode(body))
 
 
-def leave_key(situation: StepInput) -> str:
-    return f"{situation.body.path}|{situation.lease.token}"
+def leave_key(step_input: StepInput) -> str:
+    return f"{step_input.body.path}|{step_input.lease.token}"
 
 
-def branch_ends(situation: StepInput, context: Context, finish: FinishExecution | None = None) -> EndIfLast:
+def branch_ends(step_input: StepInput, context: Context, finish: FinishExecution | None = None) -> EndIfLast:
     """End a branch without successor: at the root it leaves its context, in an item it leaves nothing."""
-    scope = situation.lease.scope
+    scope = step_input.lease.scope
     if scope:
-        ghost = encode(ItemResult(None))
-        return EndIfLast(scope, finisher(situation), slot_data=ghost, event=item_event(situation))
+        nothing = encode(ItemResult(None))
+        return EndIfLast(scope, finisher(step_input), slot_data=nothing, event=item_event(step_input))
     left = encode(Body(context=context))
-    return EndIfLast(scope, finisher(situation), leave_key(situation), left, finish)
+    return EndIfLast(scope, finisher(step_input), leave_key(step_input), left, finish)
 
 
 def item_arrives(
-    situation: StepInput, payload: Entry | None, context: Context, edge: Edge, own: Entry | None
+    step_input: StepInput, payload: Entry | None, context: Context, edge: Edge, own: Entry | None
 ) -> EndIfLast:
     """Record that a branch of an item has reached the aggregator.
 
@@ -53,15 +53,15 @@ def item_arrives(
     or its payload. Several are ordered by in-edge and merged later. An ``output`` expression that is not
     evaluated yet is evaluated by the finisher, in the merged context.
     """
-    expressed = own is None and "output" in situation.plan.nodes[edge.dst].parameters.expressions
-    result = ItemResult(own) if own is not None else item_result(payload, context, situation.body)
+    is_deferred = own is None and "output" in step_input.plan.nodes[edge.dst].parameters.expressions
+    result = ItemResult(own) if own is not None else item_result(payload, context, step_input.body)
     return EndIfLast(
-        situation.lease.scope,
-        finisher(situation),
-        f"{edge.slot:06d}|{situation.lease.token}",
-        encode(Body(context, payload, loops=situation.body.loops)),
-        slot_data=encode(result) if not expressed else None,
-        event=item_event(situation),
+        step_input.lease.scope,
+        finisher(step_input),
+        f"{edge.slot:06d}|{step_input.lease.token}",
+        encode(Body(context, payload, loops=step_input.body.loops)),
+        slot_data=encode(result) if not is_deferred else None,
+        event=item_event(step_input),
     )
 
 
@@ -79,14 +79,14 @@ def item_result(payload: Entry | None, context: Context, body: Body) -> ItemResu
     return ItemResult(payload)
 
 
-def item_event(situation: StepInput) -> NewEvent | None:
+def item_event(step_input: StepInput) -> NewEvent | None:
     """Return the aggregator's progress event, if the split is small enough to report every item."""
-    loop = situation.body.loops[-1]
-    split = situation.plan.nodes[loop.split]
+    loop = step_input.body.loops[-1]
+    split = step_input.plan.nodes[loop.split]
     if loop.total > REPORTED_ITEMS:
         return None
-    scope = situation.lease.scope.rpartition("/")[0]
-    return NewEvent("NodeWaiting", split.aggregator or split.id, scope, situation.now)
+    scope = step_input.lease.scope.rpartition("/")[0]
+    return NewEvent("NodeWaiting", split.aggregator or split.id, scope, step_input.now)
 
 
 # -- the execution's own ending -------------------------------------------------------------------------------
@@ -125,31 +125,31 @@ def completion_event(now: float, output: bytes) -> NewEvent:
     return NewEvent("ExecutionCompleted", "", "", now, data)
 
 
-def completed(situation: StepInput, context: Context, output: bytes) -> FinishExecution:
-    event = completion_event(situation.now, output)
+def completed(step_input: StepInput, context: Context, output: bytes) -> FinishExecution:
+    event = completion_event(step_input.now, output)
     return FinishExecution("COMPLETED", event, output, encode(Body(context=context)))
 
 
-def failed(situation: StepInput, context: Context, failure: Failure) -> FinishExecution:
+def failed(step_input: StepInput, context: Context, failure: Failure) -> FinishExecution:
     """Fail the execution. The execution and the node's event keep the traceback; the event of the ending does not."""
-    told = encode_record(failure.as_dict())
-    error = told if failure.traceback is None else encode_record(failure.recorded())
-    event = NewEvent("ExecutionFailed", failure.node or "", "", situation.now, b'{"error":%b}' % told)
+    record = encode_record(failure.as_dict())
+    error = record if failure.traceback is None else encode_record(failure.recorded())
+    event = NewEvent("ExecutionFailed", failure.node or "", "", step_input.now, b'{"error":%b}' % record)
     return FinishExecution("FAILED", event, None, encode(Body(context=context)), error)
 
 
-def cancel_children(situation: StepInput, reason: str) -> tuple[WriteOutbox, ...]:
+def cancel_children(step_input: StepInput, reason: str) -> tuple[WriteOutbox, ...]:
     """Cancel the children when the execution that waits for them fails."""
-    if not situation.plan.children:
+    if not step_input.plan.children:
         return ()
-    return (order_cancel_children(situation.lease.execution, reason),)
+    return (order_cancel_children(step_input.lease.execution, reason),)
 
 
-def cancel_abandoned(situation: StepInput, ended_scope: str) -> tuple[WriteOutbox, ...]:
+def cancel_abandoned(step_input: StepInput, ended_scope: str) -> tuple[WriteOutbox, ...]:
     """Cancel the children of dropped branches while the execution continues."""
-    if not situation.plan.children:
+    if not step_input.plan.children:
         return ()
-    lease = situation.lease
+    lease = step_input.lease
     return (order_cancel_abandoned(lease.execution, f"{lease.token}/{lease.attempt}", ended_scope),)
 
 

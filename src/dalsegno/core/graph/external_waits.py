@@ -51,42 +51,42 @@ class ChildRequest(Struct, frozen=True):
 
 
 def await_signal(
-    situation: StepInput, name: str, due: float | None, question: dict[str, Any] | None = None
+    step_input: StepInput, name: str, due: float | None, question: dict[str, Any] | None = None
 ) -> Step:
     """Wait for a signal. One that is in the mailbox already wakes the token in the same commit."""
-    return _park(situation, Awaiting(SIGNAL + name, situation.now, due, question))
+    return _park(step_input, Awaiting(SIGNAL + name, step_input.now, due, question))
 
 
-def await_child(situation: StepInput, request: ChildRequest, due: float | None) -> Step:
+def await_child(step_input: StepInput, request: ChildRequest, due: float | None) -> Step:
     """Order the child and wait for its end, in one commit."""
-    child = child_of(situation)
-    situation.orders += (order_start(_order(situation, child, request, waits=True)),)
-    situation.events += (_started(situation, child, request),)
-    return _park(situation, Awaiting(CHILD + child, situation.now, due))
+    child = child_of(step_input)
+    step_input.orders += (order_start(_order(step_input, child, request, waits=True)),)
+    step_input.events += (_started(step_input, child, request),)
+    return _park(step_input, Awaiting(CHILD + child, step_input.now, due))
 
 
-def wait_on(situation: StepInput, awaiting: Awaiting, problem: Failure) -> Step:
+def wait_on(step_input: StepInput, awaiting: Awaiting, problem: Failure) -> Step:
     """Record that what arrived was unusable, and wait for the next arrival."""
-    return _park(situation, awaiting, problem=problem)
+    return _park(step_input, awaiting, problem=problem)
 
 
-def start_detached(situation: StepInput, request: ChildRequest) -> str:
+def start_detached(step_input: StepInput, request: ChildRequest) -> str:
     """Order an execution that has no waiting parent and outlives this one; return its id."""
-    child = child_of(situation)
-    situation.orders += (order_start(_order(situation, child, request, waits=False)),)
-    situation.events += (_started(situation, child, request, detached=True),)
+    child = child_of(step_input)
+    step_input.orders += (order_start(_order(step_input, child, request, waits=False)),)
+    step_input.events += (_started(step_input, child, request, detached=True),)
     return child
 
 
-def child_of(situation: StepInput) -> str:
+def child_of(step_input: StepInput) -> str:
     """Return the id of the execution a node starts: known before it exists, and different for every attempt."""
-    lease = situation.lease
+    lease = step_input.lease
     cause = lease.token if lease.attempt == 1 else f"{lease.token}/{lease.attempt}"
     return child_execution_id(lease.execution, cause)
 
 
-def _order(situation: StepInput, child: str, request: ChildRequest, *, waits: bool) -> StartOrder:
-    lease = situation.lease
+def _order(step_input: StepInput, child: str, request: ChildRequest, *, waits: bool) -> StartOrder:
+    lease = step_input.lease
     return StartOrder(
         child,
         request.workflow,
@@ -100,11 +100,11 @@ def _order(situation: StepInput, child: str, request: ChildRequest, *, waits: bo
     )
 
 
-def _park(situation: StepInput, awaiting: Awaiting, *, problem: Failure | None = None) -> Step:
-    lease = situation.lease
+def _park(step_input: StepInput, awaiting: Awaiting, *, problem: Failure | None = None) -> Step:
+    lease = step_input.lease
     record = RunRecord(
         lease.ready_at,
-        situation.started_at,
+        step_input.started_at,
         lease.attempt,
         error=problem.as_dict() if problem is not None else None,
         signal=signal_of(awaiting),
@@ -112,19 +112,19 @@ def _park(situation: StepInput, awaiting: Awaiting, *, problem: Failure | None =
         due=awaiting.due,
         question=awaiting.question,
     )
-    waiting = run_event("NodeWaiting", situation, record)
-    body = msgspec.structs.replace(situation.body, awaiting=awaiting)
+    waiting = run_event("NodeWaiting", step_input, record)
+    body = msgspec.structs.replace(step_input.body, awaiting=awaiting)
     park = Park(awaiting.due, encode(body), lease.attempt, awaiting.awaits)
-    return Step(transition_of(situation, (), (waiting,), park), {})
+    return Step(transition_of(step_input, (), (waiting,), park), {})
 
 
-def _started(situation: StepInput, child: str, request: ChildRequest, *, detached: bool = False) -> NewEvent:
-    lease = situation.lease
-    told: dict[str, Any] = {"execution": child, "workflow": request.workflow, "attempt": lease.attempt}
+def _started(step_input: StepInput, child: str, request: ChildRequest, *, detached: bool = False) -> NewEvent:
+    lease = step_input.lease
+    fields: dict[str, Any] = {"execution": child, "workflow": request.workflow, "attempt": lease.attempt}
     if detached:
-        told["detached"] = True
-    data = msgspec.json.encode(told)
-    return NewEvent("ChildStarted", lease.node, lease.scope, situation.now, data, lease.token)
+        fields["detached"] = True
+    data = msgspec.json.encode(fields)
+    return NewEvent("ChildStarted", lease.node, lease.scope, step_input.now, data, lease.token)
 
 
 # -- end of a wait
@@ -146,25 +146,25 @@ def awaited_child(awaiting: Awaiting) -> str | None:
     return awaiting.awaits.removeprefix(CHILD) if awaiting.awaits.startswith(CHILD) else None
 
 
-def timed_out(situation: StepInput, awaiting: Awaiting) -> Failure:
+def timed_out(step_input: StepInput, awaiting: Awaiting) -> Failure:
     """Return the failure of a wait that timed out.
 
     A child's time limit applies to the attempt, so the next attempt gets a new one. A signal's time limit ends
     the wait, so it is not retried.
     """
-    waited = max((awaiting.due or situation.now) - awaiting.since, 0.0)
+    waited = max((awaiting.due or step_input.now) - awaiting.since, 0.0)
     child = awaited_child(awaiting)
     if child is not None:
         what, details = f"execution {child} did not end", {"execution": child}
     else:
         name = signal_of(awaiting) or ""
-        what, details = f"no signal '{name}' came", {"signal": name}
+        what, details = f"signal '{name}' did not arrive", {"signal": name}
     return Failure(
-        f"node '{situation.lease.node}' gave up after {waited:g} s: {what}",
+        f"node '{step_input.lease.node}' gave up after {waited:g} s: {what}",
         code=TIMEOUT,
         type="TimeoutError",
         details=details,
-        node=situation.lease.node,
+        node=step_input.lease.node,
         retryable=child is not None,
     )
 
@@ -217,13 +217,13 @@ def awaited_children(inspection: Inspection, ended_scope: str) -> frozenset[str]
     )
 
 
-def sleep(situation: StepInput, due: float, output: Result) -> Step:
+def sleep(step_input: StepInput, due: float, output: Result) -> Step:
     """Park the token until ``due``. The success is recorded when it wakes, before the successor runs."""
-    lease = situation.lease
-    body = msgspec.structs.replace(situation.body, sleeping=value(output.raw))
-    record = RunRecord(lease.ready_at, situation.started_at, lease.attempt, resume_at=due)
-    event = run_event("NodeWaiting", situation, record)
-    return Step(transition_of(situation, (), (event,), Park(due, encode(body), lease.attempt)), {})
+    lease = step_input.lease
+    body = msgspec.structs.replace(step_input.body, sleeping=value(output.raw))
+    record = RunRecord(lease.ready_at, step_input.started_at, lease.attempt, resume_at=due)
+    event = run_event("NodeWaiting", step_input, record)
+    return Step(transition_of(step_input, (), (event,), Park(due, encode(body), lease.attempt)), {})
 
 
 APPROVED, REJECTED = "approved", "rejected"
@@ -242,12 +242,12 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
     """
     decision = read_decision(payload)
     if form and needs_form(decision):
-        found = _misfits(form, decision["data"])
-        refuse_misfits([(each.pointer, each.message) for each in found])
+        found = _form_problems(form, decision["data"])
+        refuse_problems([(each.pointer, each.message) for each in found])
     return decision
 
 
-def _misfits(form: Mapping[str, Any], data: Any) -> list[Finding]:
+def _form_problems(form: Mapping[str, Any], data: Any) -> list[Finding]:
     from dalsegno.graph.json_schema import input_schema  # noqa: PLC0415 - only approvals with a form need it
 
     if not is_light.get():
@@ -261,7 +261,7 @@ def _misfits(form: Mapping[str, Any], data: Any) -> list[Finding]:
 def read_decision(payload: Any) -> dict[str, Any]:
     """Return ``{decision, data, by}``, and ``comment`` if there is one, without checking the form."""
     if not isinstance(payload, dict):
-        raise InvalidInput(f"this is no decision: {_SHAPE}")
+        raise InvalidInput(f"this is not a decision: {_SHAPE}")
     unknown = sorted(set(payload) - set(_FIELDS))
     if unknown:
         raise InvalidInput(f"a decision has no field '{unknown[0][:100]}': {_SHAPE}")
@@ -286,7 +286,7 @@ def needs_form(decision: Mapping[str, Any]) -> bool:
     return bool(decision["decision"] == APPROVED)
 
 
-def refuse_misfits(problems: Sequence[tuple[str, str]]) -> None:
+def refuse_problems(problems: Sequence[tuple[str, str]]) -> None:
     if problems:
         findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
         lines = [f"{each.pointer}: {each.message}" for each in findings]

@@ -28,50 +28,50 @@ def worker_lost(node: str, losses: int) -> Failure:
     )
 
 
-def retries(situation: StepInput, failure: Failure) -> bool:
-    return situation.policy.allows(situation.lease.attempt, failure)
+def retries(step_input: StepInput, failure: Failure) -> bool:
+    return step_input.policy.allows(step_input.lease.attempt, failure)
 
 
-def retry(situation: StepInput, failure: Failure) -> Step:
+def retry(step_input: StepInput, failure: Failure) -> Step:
     """Park the token for a retry under the same id, hence with the same idempotency key."""
-    lease, policy = situation.lease, situation.policy
-    due = situation.now + policy.delay(lease.token, lease.attempt, failure)
+    lease, policy = step_input.lease, step_input.policy
+    due = step_input.now + policy.delay(lease.token, lease.attempt, failure)
     record = RunRecord(
-        lease.ready_at, situation.started_at, lease.attempt, error=failure.recorded_briefly(), retry_at=due
+        lease.ready_at, step_input.started_at, lease.attempt, error=failure.recorded_briefly(), retry_at=due
     )
-    park = Park(due, encode(situation.body), lease.attempt + 1)
-    event = run_event("NodeRetrying", situation, record)
-    return Step(transition_of(situation, (), (event,), park), {})
+    park = Park(due, encode(step_input.body), lease.attempt + 1)
+    event = run_event("NodeRetrying", step_input, record)
+    return Step(transition_of(step_input, (), (event,), park), {})
 
 
 def halts(node: Node) -> bool:
     return node.strategy == "halt"
 
 
-def halt(situation: StepInput, failure: Failure) -> Step:
+def halt(step_input: StepInput, failure: Failure) -> Step:
     """End the innermost scope: the item, or the execution."""
-    lease = situation.lease
+    lease = step_input.lease
     record = RunRecord(
         lease.ready_at,
-        situation.started_at,
+        step_input.started_at,
         lease.attempt,
         error=failure.recorded(),
-        tripped=bool(lease.node) and situation.tripped,
+        tripped=bool(lease.node) and step_input.tripped,
     )
-    event = run_event("NodeFailed", situation, record)
+    event = run_event("NodeFailed", step_input, record)
     if not lease.scope:
-        finish = failed(situation, situation.body.context, failure)
-        children = cancel_children(situation, "its parent failed")
-        return Step(transition_of(situation, (finish, *children), (event,)), {})
-    trip = situation.body.loops[-1].halts
-    end = EndScope(lease.scope, failed_item(failure), trip, item_event(situation))
-    children = () if _alone(situation, trip) else cancel_abandoned(situation, lease.scope)
-    return Step(transition_of(situation, (end, *children), (event,)), {})
+        finish = failed(step_input, step_input.body.context, failure)
+        children = cancel_children(step_input, "its parent failed")
+        return Step(transition_of(step_input, (finish, *children), (event,)), {})
+    trip = step_input.body.loops[-1].halts
+    end = EndScope(lease.scope, failed_item(failure), trip, item_event(step_input))
+    children = () if _ends_alone(step_input, trip) else cancel_abandoned(step_input, lease.scope)
+    return Step(transition_of(step_input, (end, *children), (event,)), {})
 
 
-def _alone(situation: StepInput, trip: bool) -> bool:
+def _ends_alone(step_input: StepInput, trip: bool) -> bool:
     """Return True if nothing else can have been live in what ends, including other items, which a trip ends too."""
-    node = situation.plan.nodes.get(situation.lease.node)
+    node = step_input.plan.nodes.get(step_input.lease.node)
     return not trip and node is not None and node.solitary
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Context, Entry, unite
+from dalsegno.core.graph.context import Context, Entry, merge_contexts
 from dalsegno.core.graph.ending import cancel_children, completed, failed, item_event, item_result
 from dalsegno.core.graph.step_input import Result, StepInput
 from dalsegno.core.graph.token_body import Body, ItemResult, decode_body, encode
@@ -14,27 +14,27 @@ from dalsegno.model.effect import Effect, EndScope, StoreOutput
 from dalsegno.model.failure import Failure
 
 
-def united(
-    situation: StepInput, left: Sequence[LeftView]
+def merge_left(
+    step_input: StepInput, left: Sequence[LeftView]
 ) -> tuple[Context, list[StoreOutput], tuple[Body, ...]]:
     """Merge what all branches left, in key order: a later one overrides an earlier one."""
     bodies = tuple(decode_body(entry.data) for entry in left)
-    context, stores = unite([body.context for body in bodies], situation.lease.token)
+    context, stores = merge_contexts([body.context for body in bodies], step_input.lease.token)
     return context, stores, bodies
 
 
 def finish_root(
-    situation: StepInput, context: Context, stores: Sequence[StoreOutput], ending: Result | Failure
+    step_input: StepInput, context: Context, stores: Sequence[StoreOutput], ending: Result | Failure
 ) -> Step:
     if isinstance(ending, Failure):
-        finish = failed(situation, context, ending)
+        finish = failed(step_input, context, ending)
     else:
-        finish = completed(situation, context, ending.raw)
+        finish = completed(step_input, context, ending.raw)
     effects: list[Effect] = [*stores, finish]
-    return Step(transition_of(situation, effects), {})
+    return Step(transition_of(step_input, effects), {})
 
 
-def finish_item(situation: StepInput, bodies: Sequence[Body], own: Entry | None) -> Step:
+def finish_item(step_input: StepInput, bodies: Sequence[Body], own: Entry | None) -> Step:
     """End the item with ``own`` (the aggregator's expression) or the payload of the last in-edge."""
     last = bodies[-1] if bodies else None
     if own is not None:
@@ -43,14 +43,14 @@ def finish_item(situation: StepInput, bodies: Sequence[Body], own: Entry | None)
         result = item_result(last.payload, last.context, last)
     else:
         result = ItemResult(None)
-    end = EndScope(situation.lease.scope, encode(result), event=item_event(situation))
-    return Step(transition_of(situation, (end,)), {})
+    end = EndScope(step_input.lease.scope, encode(result), event=item_event(step_input))
+    return Step(transition_of(step_input, (end,)), {})
 
 
-def expire(situation: StepInput, timeout: float) -> Step:
+def expire(step_input: StepInput, timeout: float) -> Step:
     """End a graph whose execution timeout has passed."""
     failure = Failure(
         f"the execution did not end within its timeout of {timeout:g} s", code="TIMEOUT", type="TimeoutError"
     )
-    finish = failed(situation, situation.body.context, failure)
-    return Step(transition_of(situation, (finish, *cancel_children(situation, "its parent timed out"))), {})
+    finish = failed(step_input, step_input.body.context, failure)
+    return Step(transition_of(step_input, (finish, *cancel_children(step_input, "its parent timed out"))), {})

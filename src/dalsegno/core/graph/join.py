@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Entry, extend, key_of, unite, value
+from dalsegno.core.graph.context import Entry, extend, key_of, merge_contexts, value
 from dalsegno.core.graph.edges import VISITED, close_at, close_edges, close_unit, exits_of
 from dalsegno.core.graph.ending import branch_ends, finisher
 from dalsegno.core.graph.step_input import Result, StepInput
@@ -23,41 +23,41 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
 
 
-def skip_unit(situation: StepInput, node: Node) -> tuple[list[Effect], list[NewEvent]]:
+def skip_unit(step_input: StepInput, node: Node) -> tuple[list[Effect], list[NewEvent]]:
     """Skip the node, and a split's whole region with it; its exits close unused."""
-    effects, events = close_edges(situation, exits_of(situation.plan, node))
-    skipped = (node.id, *situation.plan.region(node.id))
-    own = [NewEvent("NodeSkipped", name, situation.lease.scope, situation.now) for name in skipped]
+    effects, events = close_edges(step_input, exits_of(step_input.plan, node))
+    skipped = (node.id, *step_input.plan.region(node.id))
+    own = [NewEvent("NodeSkipped", name, step_input.lease.scope, step_input.now) for name in skipped]
     return effects, own + events
 
 
-def skip_run(situation: StepInput) -> Step:
+def skip_run(step_input: StepInput) -> Step:
     """Skip one run: the node and what only it leads to. Other runs of it, in a loop, are not affected."""
-    node, lease = situation.node, situation.lease
-    effects, events = close_unit(situation, node, ())
-    own = NewEvent("NodeSkipped", node.id, lease.scope, situation.now, token=lease.token)
+    node, lease = step_input.node, step_input.lease
+    effects, events = close_unit(step_input, node, ())
+    own = NewEvent("NodeSkipped", node.id, lease.scope, step_input.now, token=lease.token)
     inner = [
-        NewEvent("NodeSkipped", name, lease.scope, situation.now) for name in situation.plan.region(node.id)
+        NewEvent("NodeSkipped", name, lease.scope, step_input.now) for name in step_input.plan.region(node.id)
     ]
-    effects.append(branch_ends(situation, situation.body.context))
-    return Step(transition_of(situation, effects, [own, *inner, *events]), {})
+    effects.append(branch_ends(step_input, step_input.body.context))
+    return Step(transition_of(step_input, effects, [own, *inner, *events]), {})
 
 
-def close_gate(situation: StepInput, used: tuple[int, ...]) -> Step:
+def close_gate(step_input: StepInput, used: tuple[int, ...]) -> Step:
     """Close a gate after its last visit: unused exits are dead, the others are closed behind the last visit."""
-    node = situation.node
+    node = step_input.node
     if VISITED not in used:
-        effects, events = skip_unit(situation, node)
+        effects, events = skip_unit(step_input, node)
     else:
-        exits = exits_of(situation.plan, node)
+        exits = exits_of(step_input.plan, node)
         effects, events = close_edges(
-            situation, [edge for position, edge in enumerate(exits) if position not in used]
+            step_input, [edge for position, edge in enumerate(exits) if position not in used]
         )
         for position in used:
-            if position != VISITED and situation.plan.nodes[exits[position].dst].gate:
-                effects.append(close_at(situation, exits[position]))
-    effects.append(EndIfLast(situation.lease.scope, finisher(situation)))
-    return Step(transition_of(situation, effects, events), {})
+            if position != VISITED and step_input.plan.nodes[exits[position].dst].gate:
+                effects.append(close_at(step_input, exits[position]))
+    effects.append(EndIfLast(step_input.lease.scope, finisher(step_input)))
+    return Step(transition_of(step_input, effects, events), {})
 
 
 class LiveArrivals(Struct, frozen=True):
@@ -74,32 +74,32 @@ class LiveArrivals(Struct, frozen=True):
         return tuple(body.payload for body in self.arrivals)
 
 
-def meet(situation: StepInput, slots: Sequence[SlotView]) -> LiveArrivals:
+def read_arrivals(step_input: StepInput, slots: Sequence[SlotView]) -> LiveArrivals:
     arrivals = tuple(decode_body(slot.data) for slot in slots if slot.live and slot.data is not None)
-    context, stores = unite([body.context for body in arrivals], situation.lease.token)
+    context, stores = merge_contexts([body.context for body in arrivals], step_input.lease.token)
     path = arrivals[0].path if arrivals else ""
-    body = Body(context, None, path, situation.body.loops, joined=True)
+    body = Body(context, None, path, step_input.body.loops, joined=True)
     return LiveArrivals(body, arrivals, tuple(stores))
 
 
-def dead(situation: StepInput) -> Step:
+def dead(step_input: StepInput) -> Step:
     """Skip a join that no branch will reach, and what only it leads to."""
-    effects, events = skip_unit(situation, situation.node)
-    effects.append(branch_ends(situation, situation.body.context))
-    return Step(transition_of(situation, effects, events), {})
+    effects, events = skip_unit(step_input, step_input.node)
+    effects.append(branch_ends(step_input, step_input.body.context))
+    return Step(transition_of(step_input, effects, events), {})
 
 
-def end_split(situation: StepInput, summary: Result) -> Step:
+def end_split(step_input: StepInput, summary: Result) -> Step:
     """Complete a split without aggregator after all its items have ended. ``summary`` is its ``{total, failed}``."""
-    lease, body = situation.lease, situation.body
+    lease, body = step_input.lease, step_input.body
     context, stores = extend(body.context, key_of(lease.node), value(summary.raw), lease.token)
-    effects, events = close_unit(situation, situation.node, ())
-    effects = [*stores, *effects, branch_ends(situation, context)]
-    return Step(transition_of(situation, effects, events), {})
+    effects, events = close_unit(step_input, step_input.node, ())
+    effects = [*stores, *effects, branch_ends(step_input, context)]
+    return Step(transition_of(step_input, effects, events), {})
 
 
-def merge_timeout(situation: StepInput, arrived: int, expected: int) -> Failure:
-    node = situation.node
+def merge_timeout(step_input: StepInput, arrived: int, expected: int) -> Failure:
+    node = step_input.node
     what = "aggregator" if node.control == "aggregator" else "merge" if node.control == "merge" else "join"
     return Failure(
         f"{what} '{node.id}' gave up after {node.merge_timeout:g} s with {arrived} of {expected} arrived",

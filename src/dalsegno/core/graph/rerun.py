@@ -30,7 +30,7 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Transition
 
-THE_TRIGGER = reference(KEY, "$trigger")
+TRIGGER_REFERENCE = reference(KEY, "$trigger")
 RECORDED = "!"
 """Sorts before every path: where contexts disagree, nodes that ran again override the record."""
 
@@ -52,7 +52,7 @@ class _Builder:
     def __init__(self, plan: Plan, new: NewExecution, record: Restart, now: float) -> None:
         self.plan = plan
         self.record = record
-        self.situation = origin(plan, new, now, Body())
+        self.step_input = origin(plan, new, now, Body())
         self.effects: list[Effect] = [CreateExecution(new)]
         self.again = frozenset(record.starts).union(*(plan.descendants(name) for name in record.starts))
         self._input = new.input
@@ -61,7 +61,7 @@ class _Builder:
         """Return the recorded outputs of everything before a node (and its own, for what it sent), edits applied."""
         before = self.plan.ancestors(node)
         names = [name for name in self.plan.topological if name in before or (with_self and name == node)]
-        owner = f"{self.situation.lease.execution}/{node}/{with_self}"
+        owner = f"{self.step_input.lease.execution}/{node}/{with_self}"
         context = self._remember(EMPTY, "$trigger", self._input, owner)
         for name in names:
             raw = self.record.outputs.get(name)
@@ -103,15 +103,15 @@ class _Builder:
         carried = [self._carried(edge) for edge in node.in_edges if self.sent(edge)]
         if node.barrier:
             raw = b"[" + b",".join(self._value(entry) for entry in carried) + b"]"
-            entry, stores = place(raw, f"{self.situation.lease.execution}/{node.id}/payload", None)
+            entry, stores = place(raw, f"{self.step_input.lease.execution}/{node.id}/payload", None)
             self.effects += stores
             return entry
-        return carried[-1] if carried else THE_TRIGGER
+        return carried[-1] if carried else TRIGGER_REFERENCE
 
     def _carried(self, edge: Edge) -> Entry:
         """Return the payload on an edge: its source's output, or the source's input if the source passes it on."""
         if edge.src in self.plan.triggers:
-            return THE_TRIGGER
+            return TRIGGER_REFERENCE
         source = self.plan.nodes[edge.src]
         return self._received(source) if passes_payload(source) else reference(KEY, key_of(source.id))
 
@@ -141,7 +141,7 @@ class _Builder:
             if node.barrier:
                 self.effects.append(self._slot(node, edge))
             elif node.gate:
-                self.effects.append(AdjustGate(gate_of(self.situation, node), -1))
+                self.effects.append(AdjustGate(gate_of(self.step_input, node), -1))
 
     def leave(self) -> None:
         """Add the contexts of branches that ended and do not run again: they are part of the final context."""
@@ -155,7 +155,7 @@ class _Builder:
                 self.effects.append(LeaveContext("", f"{RECORDED}{name}", encode(body)))
 
     def _slot(self, node: Node, edge: Edge) -> ResolveSlot:
-        spec = barrier_of(self.situation, node, Body())
+        spec = barrier_of(self.step_input, node, Body())
         if not self.sent(edge):
             return ResolveSlot(spec, edge.slot, False)
         context = self.context_of(edge.src, with_self=True)
@@ -176,16 +176,16 @@ def restart(plan: Plan, new: NewExecution, record: Restart, now: float) -> Trans
         if node.barrier:
             continue
         body = msgspec.structs.replace(builder.body_for(node), path=f"{position:04x}")
-        builder.effects.append(SpawnToken(entry_token(builder.situation, name, body)))
+        builder.effects.append(SpawnToken(entry_token(builder.step_input, name, body)))
         if node.gate:
             closed = sum(edge.src not in builder.again for edge in node.in_edges)
-            builder.effects.append(AdjustGate(gate_of(builder.situation, node), 1 - closed))
+            builder.effects.append(AdjustGate(gate_of(builder.step_input, node), 1 - closed))
     if plan.timeout is not None:
         builder.effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
-    return Transition(new.id, tuple(builder.effects), (_started(builder.situation, new, record),))
+    return Transition(new.id, tuple(builder.effects), (_started(builder.step_input, new, record),))
 
 
-def _started(situation: StepInput, new: NewExecution, record: Restart) -> NewEvent:
+def _started(step_input: StepInput, new: NewExecution, record: Restart) -> NewEvent:
     data = {
         "input": msgspec.Raw(new.input),
         "relation": new.relation,
@@ -193,4 +193,4 @@ def _started(situation: StepInput, new: NewExecution, record: Restart) -> NewEve
         "nodes": record.starts,
         "edits": {key: msgspec.Raw(raw) for key, raw in record.edits.items()},
     }
-    return NewEvent("ExecutionStarted", "", "", situation.now, msgspec.json.encode(data))
+    return NewEvent("ExecutionStarted", "", "", step_input.now, msgspec.json.encode(data))

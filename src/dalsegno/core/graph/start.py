@@ -25,8 +25,8 @@ def start(plan: Plan, new: NewExecution, now: float) -> Transition:
     entry, stores = place(new.input, f"{new.id}/trigger", None)
     context, _ = extend(EMPTY, "$trigger", entry, new.id)
     body = Body(context, reference(KEY, "$trigger"))
-    situation = origin(plan, new, now, body)
-    effects: list[Effect] = [CreateExecution(new), *stores, *_first_tokens(situation, body)]
+    step_input = origin(plan, new, now, body)
+    effects: list[Effect] = [CreateExecution(new), *stores, *_first_tokens(step_input, body)]
     if plan.timeout is not None:
         effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
     started = NewEvent("ExecutionStarted", "", "", now, b'{"input":%b}' % new.input)
@@ -55,19 +55,19 @@ def origin(plan: Plan, new: NewExecution, now: float, body: Body) -> StepInput:
     return StepInput(plan, lease, body, now, now)
 
 
-def _first_tokens(situation: StepInput, body: Body) -> list[Effect]:
-    plan = situation.plan
+def _first_tokens(step_input: StepInput, body: Body) -> list[Effect]:
+    plan = step_input.plan
     effects: list[Effect] = []
     for position, edge in enumerate(plan.entry_edges):
         step = msgspec.structs.replace(body, path=_path(position, len(plan.entry_edges)))
-        effects += deliver(situation, edge, step, source_closes=True)
+        effects += deliver(step_input, edge, step, source_closes=True)
     if not plan.triggers:
         for position, name in enumerate(plan.entries):
             step = msgspec.structs.replace(body, path=_path(position, len(plan.entries)))
-            effects.append(SpawnToken(entry_token(situation, name, step)))
+            effects.append(SpawnToken(entry_token(step_input, name, step)))
     if not effects:
         # A workflow that consists only of its trigger completes at once.
-        effects.append(SpawnToken(finisher(situation)))
+        effects.append(SpawnToken(finisher(step_input)))
     return effects
 
 
@@ -75,8 +75,8 @@ def _path(position: int, count: int) -> str:
     return f"{position:04x}" if count > 1 else ""
 
 
-def entry_token(situation: StepInput, node: str, body: Body) -> NewToken:
-    lease, target = situation.lease, situation.plan.nodes[node]
+def entry_token(step_input: StepInput, node: str, body: Body) -> NewToken:
+    lease, target = step_input.lease, step_input.plan.nodes[node]
     return NewToken(
         derive(lease.token, "entry", node),
         lease.scope,

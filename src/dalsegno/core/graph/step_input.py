@@ -87,16 +87,16 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
 encode_record = msgspec.json.Encoder().encode
 
 
-def run_event(kind: EventKind, situation: StepInput, record: RunRecord) -> NewEvent:
-    lease = situation.lease
-    return NewEvent(kind, lease.node, lease.scope, situation.now, encode_record(record), lease.token)
+def run_event(kind: EventKind, step_input: StepInput, record: RunRecord) -> NewEvent:
+    lease = step_input.lease
+    return NewEvent(kind, lease.node, lease.scope, step_input.now, encode_record(record), lease.token)
 
 
 def system_token(
-    situation: StepInput, kind: TokenKind, cause: str, node: str, data: bytes, *, live: bool = True
+    step_input: StepInput, kind: TokenKind, cause: str, node: str, data: bytes, *, live: bool = True
 ) -> NewToken:
     """Return a bookkeeping token in the scope of the step, named by its cause."""
-    lease = situation.lease
+    lease = step_input.lease
     return NewToken(
         derive(lease.execution, str(lease.epoch), kind, lease.scope, cause),
         lease.scope,

@@ -54,7 +54,7 @@ _SPELLINGS: tuple[tuple[tuple[str, ...], ...], ...] = (
 """The values of each field, in order."""
 _LONGEST_LINE = 200
 _LONGEST_ZONE = 100
-_SOMEWHERE = datetime(2024, 1, 1, tzinfo=UTC)
+_SAMPLE_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
 _EXAMPLE = "write five fields: minute, hour, day of the month, month, day of the week, such as '0 2 * * *'"
 
@@ -143,7 +143,7 @@ def _check_field(line: str, position: int, field: str) -> None:
         fields = ["*"] * len(_FIELDS)
         fields[position] = term
         try:
-            CronSim(" ".join(fields), _SOMEWHERE)
+            CronSim(" ".join(fields), _SAMPLE_TIME)
         except (CronSimError, ValueError):
             name, values = _FIELDS[position]
             raise InvalidInput(
@@ -179,8 +179,8 @@ def _rising(position: int, term: str) -> str | None:
 def _check_whole(line: str) -> None:
     """Refuse a line whose fields are valid but together never match."""
     try:
-        next(iter(CronSim(line, _SOMEWHERE)))
+        next(iter(CronSim(line, _SAMPLE_TIME)))
     except (CronSimError, StopIteration):
         raise InvalidInput(
-            f"the cron line {line!r} never comes round: no date has this day of the month, month and day of the week"
+            f"the cron line {line!r} never matches: no date has this day of the month, month and day of the week"
         ) from None

@@ -75,7 +75,7 @@ class ScheduleSpec(Struct, frozen=True, omit_defaults=True):
         """Return the cron line, or ``every 900s``."""
         return self.cron if self.cron is not None else f"{EVERY}{self.every or 0:g}s"
 
-    def comes_at_the_same_times_as(self, other: ScheduleSpec) -> bool:
+    def has_same_times(self, other: ScheduleSpec) -> bool:
         return (self.cron, self.every, self.timezone, self.start, self.end) == (
             other.cron,
             other.every,
@@ -148,7 +148,7 @@ def _read_timing(timing: str) -> tuple[str | None, float | None]:
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > _LONGEST_NAME or not name.isprintable() or VERSION_SIGN in name:
         raise InvalidInput(
-            f"{name[:_LONGEST_NAME]!r} cannot be the name of a schedule: write 1 to {_LONGEST_NAME} printable"
+            f"{name[:_LONGEST_NAME]!r} cannot be the name of a schedule: use 1 to {_LONGEST_NAME} printable"
             f" characters without '{VERSION_SIGN}'"
         )
 
@@ -212,7 +212,7 @@ def _newest_due(
     """Return the newest due times, at most ``catch_up`` of them, and the first that is not due."""
     found: deque[float] = deque(maxlen=spec.catch_up)
     following: float | None = None
-    for time in times_after(spec, _place_to_start(spec, settled, now)):
+    for time in times_after(spec, _first_candidate(spec, settled, now)):
         if time + delay(time) > now:
             following = time
             break
@@ -220,17 +220,17 @@ def _newest_due(
     return tuple(found), following
 
 
-def _place_to_start(spec: ScheduleSpec, settled: float, now: float) -> float:
+def _first_candidate(spec: ScheduleSpec, settled: float, now: float) -> float:
     """Return where to start looking, so that years of missed times cost no more than a few."""
     for position, time in enumerate(times_after(spec, settled)):
         if time > now:
             break
         if position == spec.catch_up:
-            return max(settled, _jump(spec, now))
+            return max(settled, _earlier_time(spec, now))
     return settled
 
 
-def _jump(spec: ScheduleSpec, now: float) -> float:
+def _earlier_time(spec: ScheduleSpec, now: float) -> float:
     """Return a moment with at least ``catch_up`` times between it and now."""
     latest = now - spec.jitter
     if spec.end is not None:

@@ -87,7 +87,7 @@ def change_schedule(
 
     What was started stays counted. Due times stay due, unless the new spec has other times.
     """
-    same = spec.comes_at_the_same_times_as(state.spec)
+    same = spec.has_same_times(state.spec)
     spec = msgspec.structs.replace(spec, anchor=state.spec.anchor) if same else spec
     settled = state.settled if same else now
     changed = msgspec.structs.replace(

@@ -30,7 +30,7 @@ CANCELLED = "its parent was cancelled"
 TIMED_OUT = "its parent timed out"
 FAILED = "its parent failed"
 TERMINATED = "its parent was terminated"
-LATE = "the execution did not end within its timeout"
+TIMEOUT_MESSAGE = "the execution did not end within its timeout"
 GRACE = "grace"
 """Node of the token that ends a clean-up."""
 
@@ -58,7 +58,9 @@ def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
     if turn.cancel == "cancel":
         return _cleaned_up(execution, turn, now, _cancelled(execution, now, turn.output, turn.error))
     if turn.cancel == "timeout":
-        return _cleaned_up(execution, turn, now, _timed_out(execution, now, turn.error or _late(None)))
+        return _cleaned_up(
+            execution, turn, now, _timed_out(execution, now, turn.error or _timeout_error(None))
+        )
     if turn.error is not None:
         return [order_cancel_children(execution, FAILED), failing(turn.error, now, hand_over=True)]
     event = completion_event(now, turn.output)
@@ -82,7 +84,7 @@ def is_failed_cleanup(turn: Turn) -> bool:
         return False
     if turn.cancel == "cancel":
         return turn.error.code != "CancelledError"
-    return turn.error.code != "TimeoutError" or not turn.error.message.startswith(LATE)
+    return turn.error.code != "TimeoutError" or not turn.error.message.startswith(TIMEOUT_MESSAGE)
 
 
 def _cancelled(
@@ -99,9 +101,9 @@ def _timed_out(execution: str, now: float, error: ErrorValue) -> tuple[WriteOutb
     return order_cancel_children(execution, TIMED_OUT), failing(error, now, hand_over=False)
 
 
-def _late(timeout: float | None) -> ErrorValue:
+def _timeout_error(timeout: float | None) -> ErrorValue:
     limit = f" of {timeout:g} s" if timeout is not None else ""
-    return ErrorValue("TimeoutError", f"{LATE}{limit}")
+    return ErrorValue("TimeoutError", f"{TIMEOUT_MESSAGE}{limit}")
 
 
 def failing(error: ErrorValue, now: float, *, hand_over: bool) -> FinishExecution:
@@ -112,9 +114,9 @@ def _finish(
     state: EndState, kind: EventKind, error: ErrorValue, now: float, *, hand_over: bool
 ) -> FinishExecution:
     """Return the ending. The execution keeps the traceback; its event does not."""
-    told = encode_body(error_object(error, traceback=False))
-    data = told if error.traceback is None else encode_body(error_object(error))
-    event = NewEvent(kind, "", "", now, b'{"error":%b}' % told)
+    record = encode_body(error_object(error, traceback=False))
+    data = record if error.traceback is None else encode_body(error_object(error))
+    event = NewEvent(kind, "", "", now, b'{"error":%b}' % record)
     return FinishExecution(state, event, error=data, hand_over=hand_over)
 
 
@@ -199,9 +201,9 @@ def grace_token(execution: str, due: float) -> NewToken:
 
 def expire_script(lease: Lease, now: float, timeout: float | None) -> Transition:
     """Time out a script whose execution deadline has passed. A clean-up already under way continues."""
-    late = _late(timeout)
-    event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": late.message}))
-    children, finish = _timed_out(lease.execution, now, late)
+    timed_out = _timeout_error(timeout)
+    event = NewEvent("CancelRequested", "", "", now, encode_body({"reason": timed_out.message}))
+    children, finish = _timed_out(lease.execution, now, timed_out)
     return _by_deadline(lease, RequestCancel("timeout", event, finish, owed=(children,)))
 
 
@@ -223,7 +225,7 @@ def cut_off(
     finish = replace(_finish(state, kind, error, now, hand_over=False), context=unfinished)
     children = order_cancel_children(lease.execution, CANCELLED if view.cancel == "cancel" else TIMED_OUT)
     letter = order_letter(lease.execution, message, now)
-    return _by_deadline(lease, _unmoved(view), children, letter, finish)
+    return _by_deadline(lease, _unchanged_machine(view), children, letter, finish)
 
 
 def terminate_script(
@@ -232,7 +234,7 @@ def terminate_script(
     """End the execution at once, without clean-up. Refused if its machine has moved on since ``view``."""
     error = ErrorValue("TERMINATED", termination(reason), "TerminatedError")
     finish = _finish("CANCELLED", "ExecutionCancelled", error, now, hand_over=False)
-    effects: list[Effect] = [_unmoved(view)] if view is not None else []
+    effects: list[Effect] = [_unchanged_machine(view)] if view is not None else []
     effects.append(order_cancel_children(execution, TERMINATED))
     if unfinished is not None:
         had_begun = view is not None and view.interrupted
@@ -245,7 +247,7 @@ def termination(reason: str | None) -> str:
     return f"the execution was terminated: {reason}" if reason else "the execution was terminated"
 
 
-def _unmoved(view: MachineView) -> SaveMachine:
+def _unchanged_machine(view: MachineView) -> SaveMachine:
     """Return a save that only checks the version: an ending must not lose what the machine did since it was read.
 
     What it would save is not written.

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dalsegno.core.history import tell
+from dalsegno.core.history import start_facts
 from dalsegno.core.outbox_orders import (
     CancelOrder,
     Notice,
@@ -72,7 +72,7 @@ def start_task(
     Its token is removed at its end, so the start event records how it is to run.
     """
     queue = token.queue if token.queue != DEFAULT_QUEUE else None
-    started = NewEvent("ExecutionStarted", "", "", now, tell(new.input, queue=queue, options=options))
+    started = NewEvent("ExecutionStarted", "", "", now, start_facts(new.input, queue=queue, options=options))
     return Transition(new.id, (CreateExecution(new), SpawnToken(token)), (started,))
 
 
@@ -110,23 +110,23 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
             effects.append(SpawnToken(grace_token(lease.execution, turn.grace_ends)))
         effects += turn.carried
     if Cancel in kinds:
-        effects += _called_off(lease, turn)
+        effects += _cancelled_requests(lease, turn)
     if turn.status == "suspended":
-        told = _told(turn, now, events)
+        recorded = _recorded(turn, now, events)
         if turn.carried:
-            told = (*told, *_carried_children(turn, now))
+            recorded = (*recorded, *_carried_children(turn, now))
     else:
         effects += ended(lease.execution, turn, now)
-        told = tuple(events)
+        recorded = tuple(events)
     if StartWorkflow in kinds:
-        told = (*told, *_children(lease, turn, now))
+        recorded = (*recorded, *_children(lease, turn, now))
     if turn.tags is not None:
         effects.insert(0, turn.tags)  # before an ending
-        told = (_tagged(turn.tags, now), *told)
+        recorded = (_tagged(turn.tags, now), *recorded)
     return Transition(
         lease.execution,
         tuple(effects),
-        told,
+        recorded,
         lease.token,
         lease.fence,
         "",
@@ -149,7 +149,7 @@ def _saved(turn: Turn) -> SaveMachine:
     )
 
 
-def _told(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent, ...]:
+def _recorded(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEvent, ...]:
     """Record that the script waits again, and where. A fused commit has its task's event, which shows that too."""
     if turn.settled is None or not events:
         place = b'{"line":%d%b}' % (turn.line, _limits(turn))
@@ -194,10 +194,10 @@ def _carried_children(turn: Turn, now: float) -> list[NewEvent]:
 def _child_started(
     execution: str, workflow: str, line: int, now: float, *, detached: bool = False
 ) -> NewEvent:
-    told: dict[str, Any] = {"execution": execution, "line": line}
+    fields: dict[str, Any] = {"execution": execution, "line": line}
     if detached:
-        told["detached"] = True
-    return NewEvent("ChildStarted", workflow, "", now, encode_body(told))
+        fields["detached"] = True
+    return NewEvent("ChildStarted", workflow, "", now, encode_body(fields))
 
 
 def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
@@ -224,7 +224,7 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
     return effects
 
 
-def _called_off(lease: Lease, turn: Turn) -> list[Effect]:
+def _cancelled_requests(lease: Lease, turn: Turn) -> list[Effect]:
     """Drop what the script no longer needs. A later await of such a promise throws."""
     effects: list[Effect] = []
     for request, _ in turn.requests:

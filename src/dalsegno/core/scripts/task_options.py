@@ -20,7 +20,7 @@ from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.limits import Allowance, Concurrency
 
 KNOWN = OPTIONS["Task"]
-KNOWN_OF_CHILDREN = (*OPTIONS["Workflow"], "concurrency")
+CHILD_OPTION_NAMES = (*OPTIONS["Workflow"], "concurrency")
 """The last one is set by a gather that limits how many run at a time."""
 
 
@@ -79,7 +79,7 @@ def child_options(given: Mapping[str, Any] | None) -> ChildOptions:
     """Return checked child options; raises InvalidInput that names the option."""
     if not given:
         return NO_CHILD_OPTIONS
-    _refuse_unknown(given, KNOWN_OF_CHILDREN)
+    _refuse_unknown(given, CHILD_OPTION_NAMES)
     return ChildOptions(
         _read(given, "version"),
         _read(given, "tags") or {},
@@ -116,5 +116,5 @@ def _policy(value: Mapping[str, Any]) -> RetryPolicy:
     policy = read_retry(dict(value), "", report)
     if report.failed:
         problems = " ".join(finding.message for finding in report.findings)
-        raise InvalidInput(f"the option 'retry' makes no sense: {problems}")
+        raise InvalidInput(f"the option 'retry' is not valid: {problems}")
     return policy

@@ -17,10 +17,10 @@ SUSPECT_LOSSES = 3
 def claimable(token: TokenRow, rows: Workspace) -> bool:
     """Return True if a ready token may be leased. If not, its state is changed so that claims no longer find it."""
     execution = rows.execution(token.execution)
-    fate = _fate(token, execution, rows)
-    if fate == "run":
+    disposition = _disposition(token, execution, rows)
+    if disposition == "run":
         return True
-    if fate == "hold":
+    if disposition == "hold":
         token.state = "held"
         rows.save_token(token)
     else:
@@ -48,7 +48,9 @@ def _drop(token: TokenRow, execution: ExecutionRow | None, rows: Workspace, now:
     rows.save_token(token)
 
 
-def _fate(token: TokenRow, execution: ExecutionRow | None, rows: Workspace) -> Literal["run", "hold", "drop"]:
+def _disposition(
+    token: TokenRow, execution: ExecutionRow | None, rows: Workspace
+) -> Literal["run", "hold", "drop"]:
     if execution is None or execution.state in ENDED:
         return "drop"
     if token.scope and is_closed(rows, execution.id, token.scope):
@@ -59,19 +61,19 @@ def _fate(token: TokenRow, execution: ExecutionRow | None, rows: Workspace) -> L
 def wake_row(token: TokenRow, rows: Workspace, now: float) -> bool:
     """Wake a due parked token. Return True if it became ready (else it is held, or dropped with its execution)."""
     execution = rows.execution(token.execution)
-    fate = _fate(token, execution, rows)
-    if fate == "drop":
+    disposition = _disposition(token, execution, rows)
+    if disposition == "drop":
         _drop(token, execution, rows, now)
         return False
     token.ready_at = now
-    if fate == "hold" and token.kind == "deadline":
+    if disposition == "hold" and token.kind == "deadline":
         # The execution's own timeout does not count paused time: it keeps its due time until resume moves it.
         token.state = "held"
         rows.save_token(token)
         return False
     token.reason = "timer" if token.barrier is None else _reason_at(token.barrier, token, rows)
     token.awaits = None
-    token.state = "held" if fate == "hold" else "ready"
+    token.state = "held" if disposition == "hold" else "ready"
     rows.save_token(token)
     return token.state == "ready"
 

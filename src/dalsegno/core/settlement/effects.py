@@ -177,7 +177,7 @@ class Application:
         if self.next_due is None or due < self.next_due:
             self.next_due = due
 
-    def owe(self, order: WriteOutbox) -> None:
+    def write_outbox(self, order: WriteOutbox) -> None:
         self.owes = True
         self.rows.add_outbox(self.execution.id, order.id, order.topic, order.data)
 
@@ -337,9 +337,9 @@ def _cancel_tokens(work: Application, effect: CancelTokens) -> None:
 def _cancel(work: Application, token: TokenRow) -> None:
     if token.live:
         work.count(token.scope, -1)
-    told = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, work.now)
-    if told is not None:
-        work.record(told)
+    event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, work.now)
+    if event is not None:
+        work.record(event)
     was_leased = token.state == "leased"
     token.state = "cancelled"
     token.owner = None
@@ -385,7 +385,7 @@ def _replace_tags(work: Application, effect: ReplaceTags) -> None:
 
 
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
-    work.owe(effect)
+    work.write_outbox(effect)
 
 
 APPLY: dict[type, Callable[[Application, Any], None]] = {

@@ -96,5 +96,5 @@ def keep_slot(work: Application, key: str | None) -> None:
 
 def give_up_all_slots(work: Application) -> None:
     """Free the slots that the ending execution and its tokens held."""
-    for key in work.rows.let_go(work.execution.id):
+    for key in work.rows.release_slots(work.execution.id):
         give_up_slot(work, key)

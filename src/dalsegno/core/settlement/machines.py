@@ -53,7 +53,7 @@ def _ends(transition: Transition) -> bool:
 def save_machine(work: Application, effect: SaveMachine) -> None:
     machine = work.machine_row()
     if machine is None:
-        raise InternalError(f"execution {work.execution.id} is no script and has no machine to save")
+        raise InternalError(f"execution {work.execution.id} is not a script and has no machine to save")
     arrived = machine.inbox
     machine.version += 1
     machine.snapshot = effect.snapshot
@@ -162,7 +162,7 @@ def request_cancel(work: Application, effect: RequestCancel) -> None:
     if machine is None or work.execution.state == "PENDING":
         finish(work, effect.finish)
         for order in effect.owed:
-            work.owe(order)
+            work.write_outbox(order)
     elif not machine.cancel:
         machine.cancel = effect.reason
         work.record(effect.event)

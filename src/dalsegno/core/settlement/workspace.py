@@ -71,7 +71,7 @@ class Workspace(Protocol):
         Return the first tokens of these lines, if they are stored.
         """
 
-    def let_go(self, execution: str) -> Collection[str]:
+    def release_slots(self, execution: str) -> Collection[str]:
         """Free the slots of an execution that ends; return their limit keys."""
 
     def hold_slot(self, execution: str, key: str) -> None:
@@ -143,11 +143,11 @@ def cancelled_event(
     kind: TokenKind, live: bool, node: str, scope: str, token: str, now: float
 ) -> NewEvent | None:
     """Return the event for a cancelled node or task that was running or waiting; None for bookkeeping."""
-    told: EventKind
+    event_kind: EventKind
     if kind == "task":
-        told = "TaskCancelled"
+        event_kind = "TaskCancelled"
     elif live and kind in ("node", "join"):
-        told = "NodeCancelled"
+        event_kind = "NodeCancelled"
     else:
         return None
-    return NewEvent(told, node, scope, now, token=token)
+    return NewEvent(event_kind, node, scope, now, token=token)

@@ -16,7 +16,7 @@ from dalsegno.core.graph.external_waits import (
     awaiting_in,
     needs_form,
     read_decision,
-    refuse_misfits,
+    refuse_problems,
     signal_of,
 )
 from dalsegno.core.graph.token_body import decode_body
@@ -88,10 +88,10 @@ class Approvals:
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
     ) -> list[Approval]:
         """Return the open approvals of an execution and its unfinished children, oldest first."""
-        asked = await self._family(await self.client.outline(execution))
+        asked = await self._with_children(await self.client.outline(execution))
         return [each for each in asked if after is None or _age(place_of(each)) > _age(after)][:limit]
 
-    async def _family(self, view: ExecutionView) -> list[Approval]:
+    async def _with_children(self, view: ExecutionView) -> list[Approval]:
         found = await self._open(view)
         for child in await below(self.client.executions, view.id) if view.state not in ENDED else ():
             found += await self._open(child)
@@ -103,7 +103,7 @@ class Approvals:
         """Return the open approvals of all executions, those of the newest execution first. Only executions in which
         a node waits for a signal are read.
         """
-        found = await self._rest(after) if after is not None else []
+        found = await self._rest_of_page(after) if after is not None else []
         if len(found) < limit:
             async for view in self._waiting(workflow, after.execution if after is not None else None):
                 found += await self._open(view)
@@ -111,7 +111,7 @@ class Approvals:
                     break
         return found[:limit]
 
-    async def _rest(self, after: ApprovalPlace) -> list[Approval]:
+    async def _rest_of_page(self, after: ApprovalPlace) -> list[Approval]:
         """Return the further approvals of the execution at which a page ended; it may have ended meanwhile, or be
         gone.
         """
@@ -174,13 +174,13 @@ class Approvals:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
         asked = await self._open(view)
         if all(each.node != node for each in asked):
-            asked = await self._family(view)
-        approval = _the_one(asked, node, index)
+            asked = await self._with_children(view)
+        approval = _only_match(asked, node, index)
         execution = approval.execution
         payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
             client, given = self.client, encode_value(data, "the decision's data")
-            refuse_misfits(await payload_problems(approval.form, given, client.limits, client.offload))
+            refuse_problems(await payload_problems(approval.form, given, client.limits, client.offload))
         raw = encode_decision(payload)
         result = await self.client.results.of_raw(execution, raw, "the decision")
         now = self.client.stack.ledger.now()
@@ -188,10 +188,10 @@ class Approvals:
         event = NewEvent("SignalReceived", approval.signal, "", now, shown)
         effect = DeliverToToken(approval.token, f"signal:{approval.signal}", succeeded(0, result).data)
         outcome = await self.client.committer.commit(
-            Transition(execution, (effect,), (event,)), patient=False
+            Transition(execution, (effect,), (event,)), wait_for_store=False
         )
         if not isinstance(outcome, Applied):
-            raise Conflict(f"node '{node}' of execution {execution} waits for no decision any more")
+            raise Conflict(f"node '{node}' of execution {execution} no longer waits for a decision")
 
 
 def _approval(view: ExecutionView, token: TokenView) -> Approval | None:
@@ -230,13 +230,13 @@ def encode_decision(payload: Mapping[str, Any]) -> bytes:
     return encode_value(payload, "the decision") if is_read else encode(payload)
 
 
-def _the_one(found: Sequence[Approval], node: str, index: int | Sequence[int] | None) -> Approval:
+def _only_match(found: Sequence[Approval], node: str, index: int | Sequence[int] | None) -> Approval:
     wanted = None if index is None else (index,) if isinstance(index, int) else tuple(index)
     asked = [each for each in found if each.node == node and wanted in (None, each.indexes)]
     if not asked:
-        elsewhere = ", ".join(sorted({f"'{each.node}'" for each in found})) or "none"
+        open_nodes = ", ".join(sorted({f"'{each.node}'" for each in found})) or "none"
         raise Conflict(
-            f"node '{node}' waits for no decision now; open approvals of this execution: {elsewhere}"
+            f"node '{node}' is not waiting for a decision; open approvals of this execution: {open_nodes}"
         )
     if len({each.execution for each in asked}) > 1:
         others = ", ".join(f"execution {each.execution}" for each in asked[:10])

@@ -59,13 +59,13 @@ class Cancellation:
             return
         for _ in range(MOST_TRIES):
             transition = await self._termination(execution, reason)
-            outcome = await self.client.committer.commit(transition, patient=False)
+            outcome = await self.client.committer.commit(transition, wait_for_store=False)
             if isinstance(outcome, Applied | AlreadyApplied):
                 return
             if not isinstance(outcome, Stale) or outcome.reason != "version":
                 raise await self.client.refusal(outcome, execution, "terminate")
         raise Conflict(
-            f"cannot terminate execution {execution} now: it goes on too fast; pause it, then terminate it"
+            f"cannot terminate execution {execution} now: it changes too fast; pause it first, then terminate it"
         )
 
     async def _termination(self, execution: str, reason: str | None) -> Transition:
@@ -78,7 +78,7 @@ class Cancellation:
         return terminate_script(execution, view, ledger.now(), reason, kept)
 
     async def _commit(self, transition: Transition, verb: str) -> None:
-        outcome = await self.client.committer.commit(transition, patient=False)
+        outcome = await self.client.committer.commit(transition, wait_for_store=False)
         if not isinstance(outcome, Applied | AlreadyApplied):
             raise await self.client.refusal(outcome, transition.execution, verb)
 
@@ -95,10 +95,10 @@ class Cancellation:
         client = self.client
         view = await client.status(execution)
         if view.kind not in SCRIPTED or view.context is None:
-            raise Conflict(f"execution {execution} has no clean-up to go on with: it is {view.state}")
+            raise Conflict(f"execution {execution} has no unfinished clean-up: it is {view.state}")
         program = await client.definitions.any_by_hash(view.definition)
         if not isinstance(program, ScriptProgram):
-            raise Conflict(f"execution {execution} is no script and has no clean-up")
+            raise Conflict(f"execution {execution} is not a script and has no clean-up")
         now, kept = client.stack.ledger.now(), decode_unfinished(view.context)
         own = repeated_execution_id(view.id, RELATION)
         options = StartOptions(tags=dict(view.tags), priority=view.priority, starter=starter)

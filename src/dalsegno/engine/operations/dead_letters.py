@@ -23,7 +23,7 @@ from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.troubles import CLEANUP, KIND, StuckReason, Written, decode, record_id
 from dalsegno.engine.scripts.cleanup import taken_up
-from dalsegno.engine.worker.missing_tasks import hurried
+from dalsegno.engine.worker.missing_tasks import hurry_transition
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.token import TokenView
@@ -129,7 +129,7 @@ class DeadLetters:
         written = await self._written(kind, name)
         await self._forget(kind, name)
         if kind == "token":
-            await self.client.committer.commit(hurried(written.trouble), patient=False)
+            await self.client.committer.commit(hurry_transition(written.trouble), wait_for_store=False)
         self.engine.outbox.again(name)
         return written.trouble.execution
 
@@ -161,14 +161,14 @@ class DeadLetters:
 
     async def _troubles(self, after: str, wanted: int) -> Placed:
         found: Placed = []
-        owed: set[str] | None = None
+        undelivered: set[str] | None = None
         while len(found) < wanted and (records := await self.stack.records.page(KIND, after, wanted)):
-            if owed is None:
-                owed = {entry.id for entry in await self.stack.ledger.outbox(LOOKED_AT)}
+            if undelivered is None:
+                undelivered = {entry.id for entry in await self.stack.ledger.outbox(LOOKED_AT)}
             for record in records:
                 written = decode(record.data)
                 token = await self._token(written.trouble)
-                if _is_over(written.trouble, token, owed):
+                if _is_over(written.trouble, token, undelivered):
                     await self._forget(written.trouble.kind, written.trouble.id)
                 elif not _is_taken_up(written.trouble, token):
                     found.append((await self._letter(written), DeadPlace("trouble", record.id)))
@@ -297,21 +297,21 @@ class DeadLetters:
     async def _failed_one(self, execution: str) -> str:
         view = await self.client.outline(execution)
         if view.state != "FAILED":
-            raise Conflict(f"execution {execution} is no dead letter: it is {view.state}")
+            raise Conflict(f"execution {execution} is not a dead letter: it is {view.state}")
         return view.id
 
     def _parts(self, id: str) -> tuple[str, str]:
         kind, colon, name = id.partition(":")
         if not colon or not name or kind not in get_args(DeadKind):
             raise NotFound(
-                f"{id[:200]!r} names no dead letter; the list shows ids such as 'execution:0198f3'"
+                f"{id[:200]!r} is not the id of a dead letter; the list shows ids such as 'execution:0198f3'"
             )
         return kind, name
 
 
-def _is_over(trouble: StuckReason, token: TokenView | None, owed: set[str]) -> bool:
+def _is_over(trouble: StuckReason, token: TokenView | None, undelivered: set[str]) -> bool:
     if trouble.kind == "outbox":
-        return trouble.id not in owed and len(owed) < LOOKED_AT
+        return trouble.id not in undelivered and len(undelivered) < LOOKED_AT
     if token is None or token.state in ("consumed", "cancelled"):
         return True
     return trouble.attempt not in (None, token.attempt)

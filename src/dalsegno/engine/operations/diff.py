@@ -58,8 +58,8 @@ class PartChange:
     fields: tuple[FieldChange, ...] = ()
 
     def as_object(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"change": self.kind, "id": self.id, "about": self.about}
-        return {**told, "fields": [each.as_object() for each in self.fields]} if self.fields else told
+        change: dict[str, Any] = {"change": self.kind, "id": self.id, "about": self.about}
+        return {**change, "fields": [each.as_object() for each in self.fields]} if self.fields else change
 
 
 @dataclass(frozen=True, slots=True)

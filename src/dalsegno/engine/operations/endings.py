@@ -68,7 +68,9 @@ class EndingReader:
         try:
             answers = await self._answers(asked)
         except Unavailable as error:
-            logger.debug("cannot read how executions ended (%s); whoever waits looks again, and tells", error)
+            logger.debug(
+                "cannot read the endings of executions (%s); the callers that wait poll again", error
+            )
         except Exception as error:  # noqa: BLE001 - whoever waits raises it
             if len(asked) == 1:
                 self._tell(asked[0], error)
@@ -84,11 +86,11 @@ class EndingReader:
         answers: dict[str, Answer] = dict(await self.archive.endings(asked)) if asked else {}
         if missing := [execution for execution in asked if execution not in answers]:
             known = await self.archive.states(missing)
-            answers |= {execution: nothing(execution) for execution in missing if execution not in known}
+            answers |= {execution: not_found(execution) for execution in missing if execution not in known}
         return answers
 
 
-def nothing(execution: str) -> NotFound:
+def not_found(execution: str) -> NotFound:
     return NotFound(f"there is no execution {execution} in this store")
 
 
@@ -97,13 +99,13 @@ FIRST_LOOK = 1.0
 """Seconds that the store has at least to answer whether an execution has ended, however short the caller's
 timeout.
 """
-FIRST_GLANCE = 0.01
+FIRST_POLL = 0.01
 """First polling interval, in seconds: the execution may have ended long before the wait."""
-GLANCE = 0.25
+LONGEST_POLL = 0.25
 """Longest polling interval, in seconds, while there are waiters: another process may end an execution. One query asks
 about some of them.
 """
-JUST_BEGUN = 0.1
+JUST_STARTED = 0.1
 """Seconds after a start during which a wait begins without a query."""
 LONGEST_PAUSE = 2.0
 """Longest polling interval, in seconds, during an outage."""
@@ -162,7 +164,7 @@ class Endings:
         """Note an ending that another process has announced."""
         self.notice(execution, None)
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Poll soon: another process has committed something."""
         self._changed.set()
 
@@ -207,7 +209,7 @@ class Endings:
         self.waiting()
         try:
             until = _clock() + seconds if seconds is not None else None
-            if not self._has_just_begun(execution):
+            if not self._has_just_started(execution):
                 async with asyncio.timeout(max(seconds, FIRST_LOOK) if seconds is not None else None):
                     found = await look()
                 if found is not None:
@@ -231,7 +233,7 @@ class Endings:
         self.waiting()
         try:
             await self._tell_ended(
-                {each: own for each, own in waiters.items() if not self._has_just_begun(each)}
+                {each: own for each, own in waiters.items() if not self._has_just_started(each)}
             )
             if not is_under_way(self._watch):
                 self._watch = in_background(self._watch_others())
@@ -251,15 +253,15 @@ class Endings:
                 if future.done():
                     continue
                 if state is None:
-                    future.set_exception(nothing(execution))
+                    future.set_exception(not_found(execution))
                 elif state in ENDED:
                     future.set_result(None)
         await asyncio.sleep(0)  # lets the watch note them
 
-    def _has_just_begun(self, execution: str) -> bool:
+    def _has_just_started(self, execution: str) -> bool:
         """Return True shortly after a start; later, another process may have ended the execution unannounced."""
         begun = self._running.get(execution)
-        return begun is not None and _clock() < begun + JUST_BEGUN
+        return begun is not None and _clock() < begun + JUST_STARTED
 
     async def close(self) -> None:
         """Stop, and fail all waits with an error."""
@@ -289,7 +291,7 @@ class Endings:
     async def _view(self, execution: str) -> ExecutionView:
         view = await self.archive.execution(execution)
         if view is None:
-            raise nothing(execution)
+            raise not_found(execution)
         return view
 
     def _tell(self, execution: str, answer: Answer) -> None:
@@ -312,31 +314,31 @@ class Endings:
             self._waiters.pop(execution, None)
 
     async def _watch_others(self) -> None:
-        pause = FIRST_GLANCE
+        pause = FIRST_POLL
         try:
             while self._waiters:
-                await self._rest(pause)
+                await self._sleep(pause)
                 self.waiting()
                 began = _clock()
-                pause = min(pause * 2, GLANCE if await self._could_look() else LONGEST_PAUSE)
+                pause = min(pause * 2, LONGEST_POLL if await self._poll() else LONGEST_PAUSE)
                 await asyncio.sleep(min(PAUSES_PER_LOOK * (_clock() - began), LONGEST_REST))
         finally:
             self.outage.gave_up(self)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
         self._changed.clear()
 
-    async def _could_look(self) -> bool:
+    async def _poll(self) -> bool:
         try:
             await self._look(self._next_asked())
         except StoreLost as error:
             self.lose(error)
             return False
         except OperatorError as error:
-            self.outage.failed(self, "whoever waits for an execution to end waits for the store", error)
+            self.outage.failed(self, "the wait for executions to end waits for the store", error)
             return False
         except Exception:
             logger.exception("cannot look for ended executions; trying again")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dalsegno.engine.stack import Stack
 
 MOST = 1_000_000
-SOMETHING = ReadyToken("", "", "", 0)
+NO_TOKEN = ReadyToken("", "", "", 0)
 """An announcement is only a hint; claims find the ready tokens."""
 
 
@@ -47,15 +47,15 @@ class Alarm:
         if self._at is not None and self._at <= at:
             return
         self._at = at
-        run = asyncio.get_running_loop().create_task(self._ring(at))
+        run = asyncio.get_running_loop().create_task(self._fire(at))
         self._running.add(run)
         run.add_done_callback(self._running.discard)
 
-    async def _ring(self, at: float) -> None:
+    async def _fire(self, at: float) -> None:
         await asyncio.sleep(max(at - self._ledger.now(), 0))
         if self._at == at:
             self._at = None
-        await self._broker.announce([SOMETHING])
+        await self._broker.announce([NO_TOKEN])
 
 
 class OperatorLimits:
@@ -64,7 +64,7 @@ class OperatorLimits:
     def __init__(self, stack: Stack) -> None:
         if stack.limits is None:
             raise BadConfiguration(
-                f"the store {stack.url} does not know limits; use a SQLite or memory store"
+                f"the store {stack.url} does not support limits; use a SQLite or memory store"
             )
         self._limits: Limits = stack.limits
         self._broker = stack.broker
@@ -72,13 +72,13 @@ class OperatorLimits:
     async def set(self, key: str, concurrency: int | None = None, rate: str | None = None) -> LimitView:
         """Set the limit of a key. A value that is not given falls back to the definitions."""
         await self._limits.set(check_key(key), allowance(concurrency, rate))
-        await self._broker.announce([SOMETHING])
+        await self._broker.announce([NO_TOKEN])
         return await self.get(key)
 
     async def remove(self, key: str) -> bool:
-        there_was = await self._limits.remove(check_key(key))
-        await self._broker.announce([SOMETHING])
-        return there_was
+        existed = await self._limits.remove(check_key(key))
+        await self._broker.announce([NO_TOKEN])
+        return existed
 
     async def get(self, key: str) -> LimitView:
         return await self._limits.get(check_key(key))
@@ -93,13 +93,13 @@ def check_key(key: str) -> str:
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise InvalidInput("a limit's key holds a character that is not valid Unicode") from None
+        raise InvalidInput("a limit's key contains a character that is not valid Unicode") from None
     return key
 
 
 def allowance(concurrency: int | None, rate: str | None) -> Allowance:
     if concurrency is None and rate is None:
-        raise InvalidInput("give a concurrency, a rate or both; to take a limit away, remove it")
+        raise InvalidInput("give a concurrency, a rate or both; to delete a limit, remove it")
     if concurrency is not None and not 0 <= concurrency <= MOST:
         raise InvalidInput(f"the concurrency must be from 0 (nothing starts) to {MOST:,}")
     try:

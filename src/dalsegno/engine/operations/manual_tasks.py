@@ -273,7 +273,7 @@ class ByHand:
             )
         if view.state in ENDED:
             raise Conflict(f"task {id} is over: its execution has ended ({view.state}); nothing was changed")
-        raise Conflict(f"task {id} is over: it was answered or cancelled before; nothing was changed")
+        raise Conflict(f"task {id} is over: it was already answered or cancelled; nothing was changed")
 
     async def _known(self, inspection: Inspection, token: TokenView) -> _Found:
         lease = replace(lease_of(inspection, token, self.ledger.now()), losses=0)
@@ -330,7 +330,7 @@ class ByHand:
         lease = found.lease
         if answer.action == "requeue":
             again = requeued(lease, self.ledger.now(), hand, decision)
-            return await self.engine.committer.commit(again, patient=False)
+            return await self.engine.committer.commit(again, wait_for_store=False)
         step = await self._step(found, answer)
         return await commit_step(
             self.engine, lease, step, marked=lambda each: by_hand(each, hand, lease.attempt, decision)
@@ -340,16 +340,16 @@ class ByHand:
         lease, retry = found.lease, await self._retry_of(found)
         if found.is_scripted:
             scripts = copy(self.engine.scripts)
-            scripts.tasks = _GivenTask(scripts.tasks, answer, retry)
+            scripts.tasks = _FixedResultTask(scripts.tasks, answer, retry)
             return await scripts.step(lease)
         steps, body = copy(self.engine.steps), decode_body(lease.data)
         if answer.action == "skip":
             return await steps.skip(lease, body)
-        steps.runner = _GivenRun(steps.runner, answer, retry)
+        steps.runner = _FixedResultRun(steps.runner, answer, retry)
         return await steps.step(lease, replace(body, sleeping=None))
 
 
-class _GivenRun(Runner):
+class _FixedResultRun(Runner):
     """A runner that returns a given outcome instead of running the node."""
 
     def __init__(self, known: Runner, answer: Answer, retry: RetryPolicy | None) -> None:
@@ -357,14 +357,14 @@ class _GivenRun(Runner):
         self._answer = answer
         self._retry = retry
 
-    async def run(self, program: Program, situation: StepInput, payload: Any = None) -> Any:
-        situation.retry = self._retry
+    async def run(self, program: Program, step_input: StepInput, payload: Any = None) -> Any:
+        step_input.retry = self._retry
         if self._answer.failure is not None:
-            return replace(self._answer.failure, node=situation.node.id)
+            return replace(self._answer.failure, node=step_input.node.id)
         return self._answer.output
 
 
-class _GivenTask(TaskRunner):
+class _FixedResultTask(TaskRunner):
     """A runner that returns a given outcome for a task of a script."""
 
     def __init__(self, known: TaskRunner, answer: Answer, retry: RetryPolicy | None) -> None:

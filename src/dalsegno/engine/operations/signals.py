@@ -57,7 +57,9 @@ class Signals:
         _check_name(name)
         kind = (await self.client.outline(execution)).kind
         if kind in ("task", "schedule"):
-            raise Conflict(f"execution {execution} is a {kind}: it takes no signals; send it to its workflow")
+            raise Conflict(
+                f"execution {execution} is a {kind}: it accepts no signals; send the signal to its workflow"
+            )
         raw = encode_value(payload, "the signal's payload")
         try:
             await self._refuse_many(execution)
@@ -66,28 +68,28 @@ class Signals:
             if charged:
                 await self._storage.charge(execution, charged)
         except LimitExceeded:
-            if id is not None and await self._came_before(execution, name, raw, id):
+            if id is not None and await self._was_received(execution, name, raw, id):
                 return
             raise
-        transition = await self._posting(execution, name, raw, result, id)
-        outcome = await self.client.committer.commit(transition, patient=False)
+        transition = await self._prepared(execution, name, raw, result, id)
+        outcome = await self.client.committer.commit(transition, wait_for_store=False)
         if isinstance(outcome, Applied):
             return
         if charged:
             await self._storage.charge(execution, -charged)
-        if id is not None and await self._came_before(execution, name, raw, id):
+        if id is not None and await self._was_received(execution, name, raw, id):
             return
         if not isinstance(outcome, AlreadyApplied):
             raise await self.client.refusal(outcome, execution, "signal")
 
-    async def _posting(
+    async def _prepared(
         self, execution: str, name: str, raw: bytes, result: Result, id: str | None
     ) -> Transition:
         now = self.client.stack.ledger.now()
-        told: dict[str, Any] = {"payload": Raw(raw)} if result.blob is None else {}
+        fields: dict[str, Any] = {"payload": Raw(raw)} if result.blob is None else {}
         if id is not None:
-            told |= {"id": id, "digest": await digest(raw, self.client.offload)}
-        event = NewEvent("SignalReceived", name, "", now, encode(told) if told else None)
+            fields |= {"id": id, "digest": await digest(raw, self.client.offload)}
+        event = NewEvent("SignalReceived", name, "", now, encode(fields) if fields else None)
         effect = PostSignal(id or new_execution_id(now), name, succeeded(0, result).data, event)
         return Transition(execution, (effect,))
 
@@ -105,11 +107,12 @@ class Signals:
             self._unseen.popitem(last=False)
         if left <= 0:
             raise LimitExceeded(
-                f"{most:,} signals wait in execution {execution} and were not taken, the limit waiting_signals; nothing"
-                " was sent. Let its workflow take them in a loop, send fewer, or raise EngineLimits(waiting_signals=…)"
+                f"{most:,} signals wait in execution {execution} and were not taken: that is the limit waiting_signals;"
+                " nothing was sent. Let its workflow take them in a loop, send fewer, or raise"
+                " EngineLimits(waiting_signals=…)"
             )
 
-    async def _came_before(self, execution: str, name: str, raw: bytes, id: str) -> bool:
+    async def _was_received(self, execution: str, name: str, raw: bytes, id: str) -> bool:
         """Return True if exactly this signal is on record. Raises KeyReused if the id belongs to another signal. The
         ledger keeps no payloads of consumed signals, so the history is read; only repetitions pay for that.
         """
@@ -138,4 +141,4 @@ def _check_name(name: str) -> None:
     if not 0 < len(name) <= LONGEST_SIGNAL_NAME:
         raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
     if "\0" in name:
-        raise InvalidInput("a signal's name holds a NUL character, which not every store can hold")
+        raise InvalidInput("a signal's name contains a NUL character, which some stores cannot hold")

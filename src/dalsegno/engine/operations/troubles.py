@@ -27,13 +27,13 @@ KIND = "trouble"
 """Kind of the records."""
 CLEANUP = "cleanup"
 """Kind of the records about executions that ended before their clean-up did."""
-TELLING_TRIES = 3
+MIN_TRIES = 3
 """Attempts before a trouble is recorded: until then it may reach a process that can handle it."""
 REMEMBERED = 10_000
 LONGEST_REASON = 2000
 PASSED = ("consumed", "cancelled", "leased")
 """States of tokens that are not shown as troubled; a running one may have recovered."""
-TOKENS_TOLD = 20
+MOST_TOKENS = 20
 """Troubles shown per execution: a few reasons suffice."""
 
 
@@ -72,7 +72,7 @@ class StuckReasons:
     def __init__(self, records: Records, clock: Clock) -> None:
         self._records = records
         self._clock = clock
-        self._told: OrderedDict[str, tuple[str, int | None]] = OrderedDict()
+        self._written: OrderedDict[str, tuple[str, int | None]] = OrderedDict()
         self._writing: set[asyncio.Task[None]] = set()
 
     def note(self, trouble: StuckReason) -> None:
@@ -80,20 +80,20 @@ class StuckReasons:
         can continue.
         """
         name = record_id(trouble.kind, trouble.id)
-        if not trouble.needs and not self._is_news(name, trouble):
+        if not trouble.needs and not self._is_new(name, trouble):
             return
         bounded = msgspec.structs.replace(trouble, reason=trouble.reason[:LONGEST_REASON])
         task = asyncio.ensure_future(self._write(name, bounded))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
-    def _is_news(self, name: str, trouble: StuckReason) -> bool:
-        told = trouble.reason, trouble.attempt
-        if trouble.tries < TELLING_TRIES or self._told.get(name) == told:
+    def _is_new(self, name: str, trouble: StuckReason) -> bool:
+        latest = trouble.reason, trouble.attempt
+        if trouble.tries < MIN_TRIES or self._written.get(name) == latest:
             return False
-        self._told[name] = told
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._written[name] = latest
+        if len(self._written) > REMEMBERED:
+            self._written.popitem(last=False)
         return True
 
     async def _write(self, name: str, trouble: StuckReason) -> None:
@@ -102,8 +102,8 @@ class StuckReasons:
                 return
             await self._records.put(KIND, name, encode(Written(trouble, self._clock.now())))
         except OperatorError as error:
-            logger.warning("a trouble with %s is not written down: %s", name, error)
-            self._told.pop(name, None)
+            logger.warning("the problem with %s cannot be recorded: %s", name, error)
+            self._written.pop(name, None)
 
     async def _is_written(self, name: str, trouble: StuckReason) -> bool:
         """Return True if the trouble is on record. Not cached, because a worker that can run the token removes the
@@ -115,7 +115,7 @@ class StuckReasons:
 
     def forget(self, kind: str, id: str) -> None:
         """Forget a trouble: it is recorded again if it recurs."""
-        self._told.pop(record_id(kind, id), None)
+        self._written.pop(record_id(kind, id), None)
 
     async def close(self) -> None:
         await asyncio.gather(*self._writing, return_exceptions=True)
@@ -135,13 +135,13 @@ def troubled(records: Sequence[Record], inspection: Inspection) -> list[Wait]:
         noted = decode(record.data) if record is not None else None
         if noted is not None and noted.trouble.attempt in (None, token.attempt):
             found.append(_trouble(token, noted))
-    return found[:TOKENS_TOLD]
+    return found[:MOST_TOKENS]
 
 
 def _trouble(token: TokenView, noted: Written) -> Wait:
     subject: Subject = "program" if token.kind == "resume" else "task" if token.kind == "task" else "node"
     node = "" if subject == "program" else token.node
     what = f"'{node}'" if node else "the program" if subject == "program" else "the execution"
-    sentence = f"{what} cannot go on: {noted.trouble.reason}"
+    sentence = f"{what} cannot continue: {noted.trouble.reason}"
     subject = subject if node or subject == "program" else "execution"
     return Wait("trouble", node, token.scope, sentence, subject=subject, since=noted.since)

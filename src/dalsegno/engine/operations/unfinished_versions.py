@@ -31,7 +31,7 @@ MOST_EXECUTIONS = 10_000
 MOST_INSPECTED = 500
 """Scripts and Python workflows among them that are inspected for requested tasks."""
 AT_ONCE = 500
-OVER = ("consumed", "cancelled")
+OVER_STATES = ("consumed", "cancelled")
 
 Task: TypeAlias = tuple[str, str | None]
 """Name of a task, and the queue in which it runs, if known."""
@@ -177,7 +177,7 @@ async def _asked_tasks(client: Client, executions: Iterable[str]) -> set[Task]:
     for execution in executions:
         inspection = await client.stack.ledger.inspect(execution)
         for token in inspection.tokens if inspection is not None else ():
-            is_open = token.kind == "task" and token.state not in OVER
+            is_open = token.kind == "task" and token.state not in OVER_STATES
             if is_open and not token.node.startswith(NODE_PREFIX):
                 found.add((token.node, token.queue))
     return found

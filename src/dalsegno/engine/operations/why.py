@@ -20,15 +20,15 @@ from dalsegno.core.diagnosis import (
     Explanation,
     Lost,
     Wait,
+    child_wait,
     command,
     group,
     held_back,
     in_queue,
-    never_silent,
-    of_child,
-    of_the_lost,
+    lost_worker_wait,
     paused,
     waits,
+    with_fallback,
 )
 from dalsegno.core.graph.external_waits import awaiting_in, signal_of
 from dalsegno.core.scripts.ending import GRACE
@@ -59,7 +59,7 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Examination, Ledger, RecordsAsked
 
 RECORDS = RecordsAsked(TROUBLES, record_id("token", ""), QUEUES, TASKS)
-UNKNOWN_HOME = "MODULE:NAME"
+UNKNOWN_LOCATION = "MODULE:NAME"
 """Placeholder for the application with the code of a workflow, if the store does not name its file."""
 LATEST = 200
 """Number of latest events that are searched for the last suspension of a program."""
@@ -72,7 +72,7 @@ class ScriptSnapshotView(Struct, frozen=True):
     """The text of that line."""
     awaiting: str
     """A short form: ``task charge``, ``all of 3`` …"""
-    things: tuple[Wait, ...]
+    waits_found: tuple[Wait, ...]
     variables: dict[str, Any]
 
 
@@ -106,7 +106,7 @@ class Why:
             children = await below(self._archive.executions, execution)
             for child in (await self._ledger.examine([each.id for each in children], RECORDS)).executions:
                 view = child.inspection.execution
-                found += [of_child(wait, view) for wait in await self._waits(child, workers)]
+                found += [child_wait(wait, view) for wait in await self._waits(child, workers)]
         view = own.inspection.execution
         return Explanation(view.id, view.state, tuple(found), now)
 
@@ -153,11 +153,11 @@ class Why:
             return []
         lost = lost_workers(workers.views, inspection, workers.now)
         if execution.kind in SCRIPTED and execution.state != "PENDING":
-            told = await self._script_waits(_held_while_paused(found), workers, lost)
+            shown = await self._script_waits(_held_while_paused(found), workers, lost)
         else:
-            told = waits(inspection, await self.open_branches(found), lost)
+            shown = waits(inspection, await self.open_branches(found), lost)
         workers = workers.with_remote_queues(found.records)
-        helped = [with_help(wait, execution.id, workers) for wait in never_silent(inspection, told)]
+        helped = [with_help(wait, execution.id, workers) for wait in with_fallback(inspection, shown)]
         return [*troubled(found.records, inspection), *helped]
 
     async def _script_waits(
@@ -166,17 +166,17 @@ class Why:
         """Return what delays the program, what its await needs, and what would end it anyway."""
         inspection, machine = found.inspection, found.machine
         execution, tokens = inspection.execution, inspection.tokens
-        told = paused(execution)
+        shown = paused(execution)
         if machine is not None and machine.cancel:
-            told.append(Wait("cleanup", "", "", cleaning_up(machine, tokens), subject="program"))
+            shown.append(Wait("cleanup", "", "", cleaning_up(machine, tokens), subject="program"))
         resume = next((token for token in tokens if token.kind == "resume"), None)
         if resume is not None:
-            told.append(await self._of_the_program(execution, resume, lost, workers))
+            shown.append(await self._of_the_program(execution, resume, lost, workers))
         # A program that continues may soon need something else.
         if resume is None or execution.state == "PAUSED":
-            told += await self._awaited(found, lost, workers)
-        told += [_deadline(token) for token in tokens if token.kind == "deadline"]
-        return [*told, *(_not_asked_for(machine) if machine is not None else ())]
+            shown += await self._awaited(found, lost, workers)
+        shown += [_deadline(token) for token in tokens if token.kind == "deadline"]
+        return [*shown, *(_not_asked_for(machine) if machine is not None else ())]
 
     # -- the program itself -----------------------------------------------------------------------------------
 
@@ -184,15 +184,15 @@ class Why:
         self, execution: ExecutionView, resume: TokenView, lost: Mapping[str, Lost], workers: Directory
     ) -> Wait:
         if resume.state == "parked":  # it sleeps only after a worker could not run it
-            return without_code(execution.id, resume, await self._home(execution), workers)
+            return without_code(execution.id, resume, await self._code_location(execution), workers)
         return _turn(resume, _lost_owner(resume, lost))
 
-    async def _home(self, execution: ExecutionView) -> str:
+    async def _code_location(self, execution: ExecutionView) -> str:
         """Return the location of a Python workflow's code, as ``--app`` accepts it."""
         if execution.kind != "python":
-            return UNKNOWN_HOME
+            return UNKNOWN_LOCATION
         definition = await self._archive.definition_by_hash(execution.definition)
-        return (stored_program(definition.source).file if definition is not None else "") or UNKNOWN_HOME
+        return (stored_program(definition.source).file if definition is not None else "") or UNKNOWN_LOCATION
 
     # -- what its await needs ---------------------------------------------------------------------------------
 
@@ -204,13 +204,13 @@ class Why:
             return []
         seen = await self._seen(found, workers)
         if seen is not None:
-            return list(seen.things)
+            return list(seen.waits_found)
         if not found.machine.snapshot:
             return []
         execution = found.inspection.execution
         limits = await self._last_limits(execution)
-        things = _unseen(found.inspection, found.machine, lost, limits)
-        return _grouped(execution.id, [*things, *await self._children(execution.id)], found.machine.line)
+        waits_found = _waits_by_tokens(found.inspection, found.machine, lost, limits)
+        return _grouped(execution.id, [*waits_found, *await self._children(execution.id)], found.machine.line)
 
     async def _seen(self, found: Examination, workers: Directory) -> ScriptSnapshotView | None:
         """Return the inspected script. None if its code is not here or its snapshot was changed in the store; dead
@@ -246,12 +246,12 @@ class Why:
         )
         source = program.line(machine.line)
         lost = lost_workers(workers.views, inspection, workers.now)
-        things = _things(awaiting, inspection, machine, lost) if awaiting is not None else []
+        waits_found = _missing_results(awaiting, inspection, machine, lost) if awaiting is not None else []
         return ScriptSnapshotView(
             machine.line,
             source,
             describe(awaiting) if awaiting is not None else "",
-            tuple(_grouped(execution, things, machine.line, source)),
+            tuple(_grouped(execution, waits_found, machine.line, source)),
             values,
         )
 
@@ -261,9 +261,11 @@ class Why:
             await self._archive.events(execution.id, max(execution.seq - LATEST, 0), LATEST)
         ):
             data = msgspec.json.decode(event.data) if event.data is not None else None
-            told = data if event.kind == "Suspended" else data.get("then") if isinstance(data, dict) else None
-            if isinstance(told, dict):
-                return tuple(told.get("limits", ()))
+            shown = (
+                data if event.kind == "Suspended" else data.get("then") if isinstance(data, dict) else None
+            )
+            if isinstance(shown, dict):
+                return tuple(shown.get("limits", ()))
         return ()
 
     async def _children(self, execution: str) -> list[Wait]:
@@ -320,7 +322,7 @@ def cleaning_up(machine: MachineView, tokens: Sequence[TokenView]) -> str:
     """Describe what a script does that was cancelled or timed out."""
     asked = "it was cancelled" if machine.cancel == "cancel" else "it ran into its timeout"
     if not machine.interrupted:
-        return f"{asked} and has not been told yet"
+        return f"{asked} and has not been notified yet"
     if any(token.kind == "deadline" and token.node == GRACE for token in tokens):
         return f"{asked} and cleans up"
     return f"{asked} and cleans up, without a limit; terminate ends it at once"
@@ -328,7 +330,7 @@ def cleaning_up(machine: MachineView, tokens: Sequence[TokenView]) -> str:
 
 def _turn(resume: TokenView, lost: Lost | None) -> Wait:
     if lost is not None:
-        return of_the_lost(lost, "the program was running", subject="program")
+        return lost_worker_wait(lost, "the program was running", subject="program")
     if resume.state == "leased":
         return Wait("running", "", "", "the program is running", subject="program")
     if resume.state == "held":
@@ -351,7 +353,7 @@ def _not_asked_for(machine: MachineView) -> list[Wait]:
             "kept",
             name,
             "",
-            f"signal '{name}' has come and is kept: nobody takes it now",
+            f"signal '{name}' has arrived and is kept: nothing waits for it now",
             count=count,
             subject="signal",
         )
@@ -366,7 +368,7 @@ def _lost_owner(token: TokenView | None, lost: Mapping[str, Lost]) -> Lost | Non
 # -- what its await needs -------------------------------------------------------------------------------------
 
 
-def _things(
+def _missing_results(
     awaiting: Awaitable, inspection: Inspection, machine: MachineView, lost: Mapping[str, Lost]
 ) -> list[Wait]:
     """Return a wait for each missing thing, and one for the time limit around them."""
@@ -381,14 +383,16 @@ def _things(
             continue
         if leaf.kind == "signal" and mailbox[leaf.name or ""] > 0:
             mailbox[leaf.name or ""] -= 1  # each signal satisfies one await
-            found.append(_came(leaf.name or "", execution))
+            found.append(_received_signal(leaf.name or "", execution))
             continue
         token = tokens.get(promise_token_id(execution.id, promise_number(leaf.id)))
-        found.append(_thing(inspection, leaf, token, _lost_owner(token, lost)))
+        found.append(_missing_result(inspection, leaf, token, _lost_owner(token, lost)))
     return _limited(found, limits[0]) if limits else found
 
 
-def _thing(inspection: Inspection, leaf: Awaitable, token: TokenView | None, lost: Lost | None) -> Wait:
+def _missing_result(
+    inspection: Inspection, leaf: Awaitable, token: TokenView | None, lost: Lost | None
+) -> Wait:
     execution, name = inspection.execution.id, leaf.name or ""
     match leaf.kind:
         case "task":
@@ -407,7 +411,7 @@ def _signal(execution: str, name: str, due: float | None) -> Wait:
         "signal",
         name,
         "",
-        f"signal '{name}' has not come",
+        f"signal '{name}' has not arrived",
         due,
         subject="signal",
         hint=f"send it with `{send}`",
@@ -415,15 +419,15 @@ def _signal(execution: str, name: str, due: float | None) -> Wait:
     )
 
 
-def _came(name: str, execution: ExecutionView) -> Wait:
-    until = "the execution is resumed" if execution.state == "PAUSED" else "the program goes on"
-    sentence = f"signal '{name}' has come and is kept until {until}"
+def _received_signal(name: str, execution: ExecutionView) -> Wait:
+    until = "the execution is resumed" if execution.state == "PAUSED" else "the program continues"
+    sentence = f"signal '{name}' has arrived and is kept until {until}"
     return Wait("kept", name, "", sentence, subject="signal")
 
 
 def _timer(token: TokenView | None, due: float | None) -> Wait:
     if token is not None and token.state == "held":
-        sentence = "a timer's time has come; it fires when the execution is resumed"
+        sentence = "a timer is due; it fires when the execution is resumed"
         return Wait("timer", "", "", sentence, subject="timer")
     return Wait("timer", "", "", "a timer has not fired yet", due, subject="timer")
 
@@ -433,36 +437,36 @@ def _child(workflow: str, execution: str) -> Wait:
     return Wait("child", workflow, "", sentence, subject="child")
 
 
-def _limited(things: list[Wait], limit: float) -> list[Wait]:
+def _limited(waits_found: list[Wait], limit: float) -> list[Wait]:
     """Add the time limit around the await. A signal reports it as its own due time."""
-    told = [
-        replace(thing, due=limit if thing.due is None else min(thing.due, limit))
-        if thing.kind == "signal" and thing.subject == "signal"
-        else thing
-        for thing in things
+    shown = [
+        replace(wait, due=limit if wait.due is None else min(wait.due, limit))
+        if wait.kind == "signal" and wait.subject == "signal"
+        else wait
+        for wait in waits_found
     ]
-    if all(thing.subject == "signal" for thing in things):
-        return told
-    sentence = "gives up by the timeout() around it"
-    return [*told, Wait("deadline", "", "", sentence, limit, subject="limit")]
+    if all(wait.subject == "signal" for wait in waits_found):
+        return shown
+    sentence = "gives up when the timeout() around it expires"
+    return [*shown, Wait("deadline", "", "", sentence, limit, subject="limit")]
 
 
 def _task(inspection: Inspection, name: str, token: TokenView | None, lost: Lost | None) -> Wait:
     asking = awaiting_in(token) if token is not None else None
     if asking is not None:
         message = (asking.question or {}).get("message") or signal_of(asking)
-        sentence, since = f"a decision is waited for: {message}", asking.since or None
+        sentence, since = f"it waits for a decision: {message}", asking.since or None
         return Wait("signal", "approval", "", sentence, asking.due, subject="approval", since=since)
     name = APPROVAL if asks_people(name) else name
     if token is None:
-        return Wait("running", name, "", f"task '{name}' has no token any more", subject="task")
+        return Wait("running", name, "", f"task '{name}' no longer has a token", subject="task")
     held = held_back(token, inspection.limits)
     if held is not None:
         sentence = f"task '{name}' {held.reason}"
         return Wait("limit", name, "", sentence, held.due, subject="task", since=token.ready_at)
     if lost is not None:
         was = f"task '{name}' was running (attempt {token.attempt})"
-        return of_the_lost(lost, was, name, subject="task")
+        return lost_worker_wait(lost, was, name, subject="task")
     return _of_its_token(name, token)
 
 
@@ -481,15 +485,18 @@ def _of_its_token(name: str, token: TokenView) -> Wait:
     return task("timer", sentence=f"task '{name}' begins later", due=token.due)
 
 
-def _unseen(
-    inspection: Inspection, machine: MachineView, lost: Mapping[str, Lost], around: Sequence[float]
+def _waits_by_tokens(
+    inspection: Inspection, machine: MachineView, lost: Mapping[str, Lost], outer_limits: Sequence[float]
 ) -> list[Wait]:
-    """Return the waits that tokens and wake condition show. ``around``: ends of the time limits around the await."""
+    """Return the waits that tokens and wake condition show. ``outer_limits``: ends of the time
+    limits around the await."""
     execution, tokens = inspection.execution, inspection.tokens
-    came = {signal.name for signal in machine.signals}
+    received = {signal.name for signal in machine.signals}
     limits = {token.node: token.due for token in tokens if token.kind == "timer" and token.node}
     found = [
-        _came(name, execution) if name in came else _signal(execution.id, name, limits.get(name))
+        _received_signal(name, execution)
+        if name in received
+        else _signal(execution.id, name, limits.get(name))
         for name in machine.wake.signals
     ]
     awaited = {
@@ -500,22 +507,24 @@ def _unseen(
     for token in tokens:
         if token.kind == "task":
             found.append(_task(inspection, token.node, token, _lost_owner(token, lost)))
-        elif token.kind == "timer" and not token.node and token.id in awaited and token.due not in around:
+        elif (
+            token.kind == "timer" and not token.node and token.id in awaited and token.due not in outer_limits
+        ):
             found.append(_timer(token, token.due))
-    return _limited(found, around[0]) if around else found
+    return _limited(found, outer_limits[0]) if outer_limits else found
 
 
-def _grouped(execution: str, things: Sequence[Wait], line: int, text: str = "") -> list[Wait]:
+def _grouped(execution: str, waits_found: Sequence[Wait], line: int, text: str = "") -> list[Wait]:
     """Group equal waits with a count, and add their place in the program."""
-    return [replace(_with_decision(execution, thing), line=line, text=text) for thing in group(things)]
+    return [replace(_with_decision(execution, wait), line=line, text=text) for wait in group(waits_found)]
 
 
-def _with_decision(execution: str, thing: Wait) -> Wait:
+def _with_decision(execution: str, wait: Wait) -> Wait:
     """Add the command that decides a question. Several questions are distinguished by their index."""
-    if thing.subject != "approval":
-        return thing
-    if thing.count > 1:
+    if wait.subject != "approval":
+        return wait
+    if wait.count > 1:
         how = command("approvals", execution)
-        return replace(thing, hint=f"decide them: `{how}` lists how", commands=(how,))
+        return replace(wait, hint=f"decide them: `{how}` lists how", commands=(how,))
     how = command("approve", execution)
-    return replace(thing, hint=f"decide it with `{how}` or reject", commands=(how,))
+    return replace(wait, hint=f"decide it with `{how}` or reject", commands=(how,))

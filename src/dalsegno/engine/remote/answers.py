@@ -21,8 +21,8 @@ from dalsegno.engine.remote.sessions import (
     Settled,
     lease_of,
     lost,
-    misfit,
     not_storable,
+    output_misfit,
     parts_of,
     token_in,
 )
@@ -47,7 +47,7 @@ class _Answered(NamedTuple):
     queue: str
 
 
-def _as_it_is(step: Transition) -> Transition:
+def _unchanged(step: Transition) -> Transition:
     return step
 
 
@@ -56,15 +56,16 @@ async def commit_step(
     lease: Lease,
     step: Step | ScriptStep,
     *,
-    patient: bool = False,
-    marked: Callable[[Transition], Transition] = _as_it_is,
+    wait_for_store: bool = False,
+    marked: Callable[[Transition], Transition] = _unchanged,
 ) -> Outcome:
-    """Commit a step as a local worker does, without keeping tokens. During an outage an impatient commit raises, so
-    that the remote worker receives an error and retries. ``marked`` replaces each transition before it is committed.
+    """Commit a step as a local worker does, without keeping tokens. During an outage a commit raises unless
+    ``wait_for_store`` is set, so that the remote worker receives an error and retries. ``marked`` replaces each
+    transition before it is committed.
     """
 
     def commit(transition: Transition) -> Awaitable[Outcome]:
-        return engine.committer.commit(marked(transition), patient=patient)
+        return engine.committer.commit(marked(transition), wait_for_store=wait_for_store)
 
     outcome = await commit(step.transition)
     if isinstance(step, Step):
@@ -82,10 +83,10 @@ async def commit_step(
 
 
 class Answers:
-    def __init__(self, engine: Engine, remotely: RemoteSteps, custody: RemoteLeases) -> None:
+    def __init__(self, engine: Engine, remotely: RemoteSteps, remote_leases: RemoteLeases) -> None:
         self.engine = engine
         self.ledger = engine.stack.ledger
-        self.sessions = custody.sessions
+        self.sessions = remote_leases.sessions
         self._remotely = remotely
         self._settled: OrderedDict[tuple[str, int], _Answered] = OrderedDict()
 
@@ -102,7 +103,7 @@ class Answers:
         if known is not None:
             by.check_task(id, known.owner, known.queue)
             if known.settled.verb != verb:
-                raise LeaseLost(f"task {id} was answered before, with '{known.settled.verb}'")
+                raise LeaseLost(f"task {id} was already answered, with '{known.settled.verb}'")
             return replace(known.settled, repeated=True)
         if held is None or held.lease.fence != fence:
             held = await self.find(id, execution, token, fence)
@@ -131,12 +132,12 @@ class Answers:
                 raise lost(id, outcome)
             settled = Settled(id, verb)
             self._remember((lease.token, lease.fence), _Answered(settled, held.owner, lease.queue))
-            self.sessions.let_go(lease.token)
+            self.sessions.forget(lease.token)
             if self.engine.observer is not None:
                 self.engine.observer.remote(held, answer.failure, self.ledger.now())
             return replace(settled, repeated=isinstance(outcome, AlreadyApplied))
         except LeaseLost:
-            self.sessions.let_go(lease.token)
+            self.sessions.forget(lease.token)
             raise
         finally:
             held.settling.set_result(None)
@@ -147,7 +148,7 @@ class Answers:
         tasks = self.engine.tasks
         if tasks is not None and tasks.find(task) is not None:
             return None
-        return await self.engine.declarations.of_lately(task)
+        return await self.engine.declarations.recent(task)
 
     async def _fitting(self, answer: Answer, declared: Declaration | None) -> Answer:
         """Return the answer, or a failure if its output does not match the declared return type."""
@@ -155,10 +156,10 @@ class Answers:
             return answer
         client = self.engine.client
         problems = await output_problems(declared.returns, answer.output, client.limits, client.offload)
-        return Answer(failure=misfit(declared.task, problems)) if problems else answer
+        return Answer(failure=output_misfit(declared.task, problems)) if problems else answer
 
-    async def commit(self, lease: Lease, step: Step | ScriptStep, *, patient: bool = False) -> Outcome:
-        return await commit_step(self.engine, lease, step, patient=patient)
+    async def commit(self, lease: Lease, step: Step | ScriptStep, *, wait_for_store: bool = False) -> Outcome:
+        return await commit_step(self.engine, lease, step, wait_for_store=wait_for_store)
 
     def _remember(self, key: tuple[str, int], answered: _Answered) -> None:
         self._settled[key] = answered
@@ -175,13 +176,11 @@ class Answers:
             if inspection is None or view is None:
                 continue
             if view.state != "leased" or view.fence != fence or remote_worker_of(view.owner) is None:
-                raise LeaseLost(
-                    f"task {id} is not yours any more: it was given to another worker, or will be"
-                )
+                raise LeaseLost(f"task {id} is no longer yours: it was given to another worker, or will be")
             return await self._adopt(lease_of(inspection, view, self.ledger.now()), view.owner or "")
         if await self.engine.stack.archive.execution(execution) is None:
             raise NotFound(f"there is no task {id} in this store")
-        raise LeaseLost(f"task {id} is over: it was answered, timed out, or its execution has ended")
+        raise LeaseLost(f"task {id} is over: it was answered, it timed out, or its execution has ended")
 
     async def _adopt(self, lease: Lease, owner: str) -> Held:
         asked = await self._remotely.ask(lease)

@@ -82,7 +82,7 @@ class RemoteDeclarations:
         record = await self._records.get(TASKS, task)
         return read_declaration(record) if record is not None else None
 
-    async def of_lately(self, task: str) -> Declaration | None:
+    async def recent(self, task: str) -> Declaration | None:
         """Return a declaration that is at most half a minute old, for callers that need it for every task."""
         await self._look(self._clock.now())
         return self._declared.get(task)
@@ -106,7 +106,7 @@ class RemoteDeclarations:
         await self._look(now)
         declared = {each.queue for each in self._declared.values()}
         for queue in queues:
-            if (queue in given or queue in declared) and self._is_news(queue, worker, now):
+            if (queue in given or queue in declared) and self._is_new(queue, worker, now):
                 self._noted[queue] = LastClaim(worker, now)
                 await self._records.put(QUEUES, queue, _encode(_Claimed(worker)))
 
@@ -118,7 +118,7 @@ class RemoteDeclarations:
             }
             self._declared = {each.task: each for each in await self._declarations()}
 
-    def _is_news(self, queue: str, worker: str, now: float) -> bool:
+    def _is_new(self, queue: str, worker: str, now: float) -> bool:
         noted = self._noted.get(queue)
         if noted is None:
             return True

@@ -56,12 +56,12 @@ TICK = 0.25
 
 class Claims:
     def __init__(
-        self, engine: Engine, remotely: RemoteSteps, custody: RemoteLeases, answers: Answers
+        self, engine: Engine, remotely: RemoteSteps, remote_leases: RemoteLeases, answers: Answers
     ) -> None:
         self.engine = engine
         self.ledger = engine.stack.ledger
-        self.custody = custody
-        self.sessions = custody.sessions
+        self.remote_leases = remote_leases
+        self.sessions = remote_leases.sessions
         self.answers = answers
         self._remotely = remotely
 
@@ -96,13 +96,13 @@ class Claims:
                 if found or not leases or left <= 0:
                     break
         except BaseException:
-            self._doubt(session)
+            self._give_up_name(session)
             raise
         finally:
             session.polls -= 1
-            session.hear(self.ledger.now())
+            session.note_message(self.ledger.now())
         if found and gone is not None and await gone():
-            await self.custody.give_back(found)
+            await self.remote_leases.give_back(found)
             return []
         given = {held.lease.queue for held in found}
         await self._note(worker, given, given)
@@ -115,9 +115,11 @@ class Claims:
         try:
             await self.engine.declarations.note_claim(worker, queues, given)
         except OperatorError as error:
-            logger.warning("it is not written down that %s claims %s: %s", worker, ", ".join(queues), error)
+            logger.warning(
+                "the claim of %s for the queues %s cannot be recorded: %s", worker, ", ".join(queues), error
+            )
 
-    def _doubt(self, session: Session) -> None:
+    def _give_up_name(self, session: Session) -> None:
         """Drop a session under whose name unknown leases may exist: the worker continues under a new name. The old
         name is renewed only for the tasks that the worker still names; then the unknown leases expire.
         """
@@ -126,10 +128,10 @@ class Claims:
     async def _session(self, worker: str, queues: tuple[str, ...], wait: float, key: str) -> Session:
         now = self.ledger.now()
         session = self.sessions.of(worker, now, key)
-        await self.custody.take_unknown_back(session)
-        if session.queues != queues or session.written - now < wait + self.custody.settings.lease / 2:
+        await self.remote_leases.take_unknown_back(session)
+        if session.queues != queues or session.written - now < wait + self.remote_leases.settings.lease / 2:
             session.queues = queues
-            await self.custody.keep_alive(session, wait + self.custody.settings.lease)
+            await self.remote_leases.keep_alive(session, wait + self.remote_leases.settings.lease)
         return session
 
     async def _take(
@@ -162,9 +164,9 @@ class Claims:
             return
         del session.waiting[key]
         if claim.cancelled() or claim.exception() is not None:
-            self._doubt(session)
+            self._give_up_name(session)
         elif claim.result():
-            self.custody.later(self.custody.hand_back(session.name, claim.result()))
+            self.remote_leases.later(self.remote_leases.hand_back(session.name, claim.result()))
 
     async def _hand_out(
         self, session: Session, leases: Sequence[Lease], tasks: Sequence[str] | None
@@ -195,7 +197,7 @@ class Claims:
             await self._put_off(lease, error.seconds)
             return None
         if not isinstance(asked, RemoteRequest):
-            await self.answers.commit(lease, asked, patient=True)
+            await self.answers.commit(lease, asked, wait_for_store=True)
             return None
         declared = await self.answers.declared(asked.task)
         limits = (asked.timeout, declared.timeout if declared is not None else None)
@@ -219,8 +221,8 @@ class Claims:
             program = self.engine.definitions.cached(lease.definition)
             if program is None:
                 return
-            situation = StepInput(program.plan, lease, Body(), now, now)
-            event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now, lease.attempt))
+            step_input = StepInput(program.plan, lease, Body(), now, now)
+            event = run_event("NodeStarted", step_input, RunRecord(lease.ready_at, now, lease.attempt))
         self.engine.committer.commit(shown_as_started(lease, event))
 
 
@@ -233,11 +235,11 @@ class Orchestrator:
         remotely = RemoteSteps(
             engine.steps, engine.scripts, tasks if isinstance(tasks, Tasks) else None, engine.heavy
         )
-        custody = RemoteLeases(engine, self.settings)
-        self._answers = Answers(engine, remotely, custody)
-        self._claims = Claims(engine, remotely, custody, self._answers)
-        self._presence = RemoteHeartbeats(engine, custody, self._answers)
-        self.sessions: Sessions = custody.sessions
+        remote_leases = RemoteLeases(engine, self.settings)
+        self._answers = Answers(engine, remotely, remote_leases)
+        self._claims = Claims(engine, remotely, remote_leases, self._answers)
+        self._presence = RemoteHeartbeats(engine, remote_leases, self._answers)
+        self.sessions: Sessions = remote_leases.sessions
 
     @property
     def lost(self) -> int:

@@ -34,13 +34,13 @@ TICK = 0.25
 
 
 class RemoteHeartbeats:
-    def __init__(self, engine: Engine, custody: RemoteLeases, answers: Answers) -> None:
+    def __init__(self, engine: Engine, remote_leases: RemoteLeases, answers: Answers) -> None:
         self.engine = engine
         self.ledger = engine.stack.ledger
-        self.custody = custody
-        self.sessions = custody.sessions
+        self.remote_leases = remote_leases
+        self.sessions = remote_leases.sessions
         self.answers = answers
-        self.settings = custody.settings
+        self.settings = remote_leases.settings
         self.lost = 0
         """Number of tasks taken back from silent workers."""
         self._watch: asyncio.Task[None] | None = None
@@ -73,13 +73,13 @@ class RemoteHeartbeats:
                 session.held[held.lease.token] = held
         await self._give_back_unnamed(session, {parts_of(task)[1] for task, _ in tasks}, now)
         for owner in owners:
-            await self.custody.renew(session, owner)
+            await self.remote_leases.renew(session, owner)
         return [*lost, *await self._ended(tasks, lost)]
 
     async def _take_back(self, worker: str, dropped: Sequence[tuple[str, int]], by: Claimant) -> None:
         found = [await self._still_held(task, fence) for task, fence in dropped]
         own = [held for held in found if held is not None and _is_held_by(held, worker, by)]
-        await self.custody.give_back([held for held in own if held.settling is None])
+        await self.remote_leases.give_back([held for held in own if held.settling is None])
 
     async def _give_back_unnamed(self, session: Session, named: set[str], now: float) -> None:
         """Hand back tasks that the heartbeat does not name. A heartbeat names everything the worker runs. A task
@@ -88,7 +88,7 @@ class RemoteHeartbeats:
         """
         unnamed = [held for held in session.held.values() if held.lease.token not in named]
         late = [held for held in unnamed if now - held.since > self.settings.first]
-        await self.custody.give_back([held for held in late if held.settling is None])
+        await self.remote_leases.give_back([held for held in late if held.settling is None])
 
     async def _still_held(self, id: str, fence: int) -> Held | None:
         execution, token = parts_of(id)
@@ -109,7 +109,7 @@ class RemoteHeartbeats:
         gone = await self.ledger.obsolete([held.lease for held in found if held is not None])
         tokens = {lease.token for lease in gone}
         for token in tokens:
-            self.sessions.let_go(token)
+            self.sessions.forget(token)
         return [task for task in rest if parts_of(task)[1] in tokens]
 
     # -- watching ---------------------------------------------------------------------------------------------
@@ -117,37 +117,37 @@ class RemoteHeartbeats:
     def watch(self) -> None:
         """Start the check for silence, with the first worker."""
         if self._watch is None:
-            self._watch = asyncio.create_task(self._watch_over(), name="remote workers")
+            self._watch = asyncio.create_task(self._check_silence(), name="remote workers")
 
-    async def _watch_over(self) -> None:
+    async def _check_silence(self) -> None:
         clock = asyncio.get_running_loop().time
         pause = max(min(TICK, self.settings.first / 4), 0.02)
         while True:
             until = clock() + pause
             await asyncio.sleep(pause)
-            self._forgive(clock() - until)
+            self._exclude_stall(clock() - until)
             try:
-                await self._look_after_all()
+                await self._check_all()
             except OperatorError as error:
-                logger.warning("remote workers cannot be looked after now (%s); trying again", error)
+                logger.warning("remote workers cannot be checked now (%s); trying again", error)
             except Exception:
                 # A single task that breaks the check must not leave all others unchecked.
-                logger.exception("looking after remote workers broke; trying again")
+                logger.exception("the check of remote workers failed; trying again")
 
-    def _forgive(self, stood_still: float) -> None:
+    def _exclude_stall(self, stalled_for: float) -> None:
         """Exclude a stall of this process or its machine from the silence of workers: their messages are still
         unread.
         """
         for session in self.sessions.all():
-            session.deaf += stood_still
+            session.stalled_seconds += stalled_for
 
-    async def _look_after_all(self) -> None:
+    async def _check_all(self) -> None:
         now = self.ledger.now()
         for session in self.sessions.all():
             for held in list(session.held.values()):
                 if held.deadline is not None and held.deadline <= now and held.settling is None:
                     await self._time_out(held)
-            if session.silence(now) > session.patience(self.settings.lease, self.settings.first):
+            if session.silent_for(now) > session.allowed_silence(self.settings.lease, self.settings.first):
                 await self._give_up(session)
 
     async def _time_out(self, held: Held) -> None:
@@ -159,7 +159,7 @@ class RemoteHeartbeats:
         row = next((each for each in await self.ledger.workers() if each.id == session.name), None)
         if row is not None and row.expires_at > session.written + 0.001:
             session.written = row.expires_at
-            session.hear(self.ledger.now())
+            session.note_message(self.ledger.now())
             return
         self.sessions.drop(session)
         for claim in session.waiting.values():
@@ -184,7 +184,7 @@ class RemoteHeartbeats:
             self._watch = None
         for session in self.sessions.all():
             await self._stop_waiting(session)
-        await self.custody.settled()
+        await self.remote_leases.settled()
 
     async def _stop_waiting(self, session: Session) -> None:
         """Cancel a session's claims. The leases of a worker that holds no tasks, which a cancelled claim may have

@@ -104,10 +104,10 @@ class Session:
     worker: str
     name: str
     since: float
-    spoke_at: float
+    last_message_at: float
     key: str = ""
     """The API key of the worker."""
-    deaf: float = 0.0
+    stalled_seconds: float = 0.0
     """Seconds since then during which this server was stalled and could not have heard the worker."""
     queues: tuple[str, ...] = ()
     written: float = 0.0
@@ -129,21 +129,21 @@ class Session:
         about = WorkerInfo(
             queues=known.queues if known is not None else self.queues,
             since=known.since if known is not None else self.since,
-            heard=self.spoke_at,
+            heard=self.last_message_at,
             running=running_of(confirmed.values()),
             remote=self.worker,
             tasks=tuple(confirmed),
         )
         return write_info(about)
 
-    def hear(self, now: float) -> None:
-        self.spoke_at = max(now, self.spoke_at)
-        self.deaf = 0.0
+    def note_message(self, now: float) -> None:
+        self.last_message_at = max(now, self.last_message_at)
+        self.stalled_seconds = 0.0
 
-    def silence(self, now: float) -> float:
-        return 0.0 if self.polls else now - self.spoke_at - self.deaf
+    def silent_for(self, now: float) -> float:
+        return 0.0 if self.polls else now - self.last_message_at - self.stalled_seconds
 
-    def patience(self, lease: float, first: float) -> float:
+    def allowed_silence(self, lease: float, first: float) -> float:
         """Return how long the worker may be silent: less while it has not confirmed any of its tasks."""
         return lease if not self.held or any(held.confirmed for held in self.held.values()) else first
 
@@ -164,13 +164,13 @@ class Sessions:
             own = self._of_key[key]
             if own >= MOST_SESSIONS - len(self._by_worker):
                 raise Unavailable(
-                    f"{own:,} remote workers with this key speak to this server, as many as it takes; use one name for "
-                    "each process, or try again later"
+                    f"{own:,} remote workers with this key are connected to this server, which is its limit; use one"
+                    " name for each process, or try again later"
                 )
             session = Session(worker, owner_of(worker, self.incarnation, key), now, now, key)
             self._by_worker[worker, key] = session
             self._of_key[key] += 1
-        session.hear(now)
+        session.note_message(now)
         return session
 
     def all(self) -> list[Session]:
@@ -189,7 +189,7 @@ class Sessions:
     def held(self, token: str) -> Held | None:
         return next((session.held[token] for session in self.all() if token in session.held), None)
 
-    def let_go(self, token: str) -> None:
+    def forget(self, token: str) -> None:
         for session in self.all():
             session.held.pop(token, None)
 
@@ -276,8 +276,8 @@ def lease_of(inspection: Inspection, view: TokenView, now: float) -> Lease:
 def lost(id: str, outcome: Outcome) -> LeaseLost:
     reason = outcome.reason if isinstance(outcome, Stale) else ""
     if reason in ("finished", "scope", "unknown"):
-        return LeaseLost(f"task {id} is not wanted any more: its execution, or its branch of it, has ended")
-    return LeaseLost(f"task {id} is not yours any more: it was given to another worker, or answered before")
+        return LeaseLost(f"task {id} is no longer needed: its execution, or its branch of it, has ended")
+    return LeaseLost(f"task {id} is no longer yours: it was given to another worker, or already answered")
 
 
 def timed_out(held: Held) -> Answer:
@@ -288,12 +288,12 @@ def timed_out(held: Held) -> Answer:
     return Answer(failure=Failure(message, "TimeoutError" if scripted else "TIMEOUT", "TimeoutError"))
 
 
-def misfit(task: str, problems: Sequence[tuple[str, str]]) -> Failure:
+def output_misfit(task: str, problems: Sequence[tuple[str, str]]) -> Failure:
     """Return the failure for an output that does not match the return type of a remote task, with pointer and message
     of each problem.
     """
-    told = "; ".join(f"{pointer or 'the output'}: {message}" for pointer, message in problems)
-    message = f"the output of remote task '{task}' does not fit what it returns: {told}"
+    problem_texts = "; ".join(f"{pointer or 'the output'}: {message}" for pointer, message in problems)
+    message = f"the output of remote task '{task}' does not fit what it returns: {problem_texts}"
     return Failure(message, "BAD_TASK_OUTPUT", "NodeError", retryable=False)
 
 
@@ -347,7 +347,7 @@ class RemoteLeases:
 
     async def give_back(self, tasks: Sequence[Held]) -> None:
         for held in tasks:
-            self.sessions.let_go(held.lease.token)
+            self.sessions.forget(held.lease.token)
             await self.hand_back(held.owner, [held.lease])
 
     async def hand_back(self, owner: str, leases: Sequence[Lease]) -> None:
@@ -365,7 +365,9 @@ class RemoteLeases:
         try:
             await work
         except OperatorError as error:
-            logger.warning("leases of remote workers are not handed back now, and expire: %s", error)
+            logger.warning(
+                "leases of remote workers cannot be handed back; they expire by themselves: %s", error
+            )
 
     async def settled(self) -> None:
         """Wait until all pending hand-backs are finished."""

@@ -114,14 +114,14 @@ class RemoteSteps:
     async def _step(
         self, lease: Lease, answer: Answer | None, began: float | None, declared: Declaration | None = None
     ) -> Step | ScriptStep:
-        standin = _StandIn(self.tasks, answer, lambda: self._timeout(lease), declared)
+        proxy_tasks = _ProxyTasks(self.tasks, answer, lambda: self._timeout(lease), declared)
         if is_scripted(lease):
             scripts, runner = copy(self.scripts), copy(self.scripts.tasks)
-            runner.services = {**runner.services, "tasks": standin}
+            runner.services = {**runner.services, "tasks": proxy_tasks}
             scripts.tasks = runner
             return await scripts.step(lease, began)
         steps, nodes = copy(self.steps), copy(self.steps.runner)
-        nodes.services = {**nodes.services, "tasks": standin}
+        nodes.services = {**nodes.services, "tasks": proxy_tasks}
         steps.runner = nodes
         return await steps.step(lease, None, began)
 
@@ -133,7 +133,7 @@ class RemoteSteps:
         return node.timeout if node is not None else None
 
 
-class _StandIn(Tasks):
+class _ProxyTasks(Tasks):
     def __init__(
         self,
         known: Tasks | None,

@@ -132,7 +132,7 @@ def _moment(what: str, given: Moment | None, zone: tzinfo) -> float | None:
         return (found if found.tzinfo is not None else found.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         raise InvalidInput(
-            f"'{what}' of a schedule: {given!r} is no point in time; write it like '2030-01-31T09:00'"
+            f"'{what}' of a schedule: {given!r} is not a point in time; write it like '2030-01-31T09:00'"
         ) from None
 
 

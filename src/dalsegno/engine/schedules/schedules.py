@@ -187,7 +187,7 @@ class ScheduleRecords:
             tags=spec.tags,
             kind="schedule",
         )
-        outcome = await self.committer.commit(create_schedule(new, spec, now), patient=False)
+        outcome = await self.committer.commit(create_schedule(new, spec, now), wait_for_store=False)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the schedule was not stored: {outcome.message}")
         return isinstance(outcome, Applied)
@@ -196,7 +196,7 @@ class ScheduleRecords:
         state, token = await self._state(execution)
         now = self.stack.ledger.now()
         change = change_schedule(execution, (token,), state, spec, now)
-        outcome = await self.committer.commit(change, patient=False)
+        outcome = await self.committer.commit(change, wait_for_store=False)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the schedule was not stored: {outcome.message}")
         if not isinstance(outcome, Applied):
@@ -217,12 +217,12 @@ class ScheduleRecords:
         await self._commit(transition, name)
 
     async def _commit(self, transition: Transition, name: str) -> None:
-        outcome = await self.committer.commit(transition, patient=False)
+        outcome = await self.committer.commit(transition, wait_for_store=False)
         if isinstance(outcome, Refused):
             raise InvalidInput(f"the schedule '{name}' cannot do this: {outcome.message}")
         if not isinstance(outcome, Applied | AlreadyApplied):
             over = isinstance(outcome, Stale) and outcome.reason == "finished"
-            raise Conflict(f"the schedule '{name}' has {'ended' if over else 'gone'} meanwhile")
+            raise Conflict(f"the schedule '{name}' has {'ended' if over else 'been removed'} meanwhile")
 
     async def _newest(self, name: str) -> ExecutionView | None:
         where = ExecutionFilter(workflow=name, kinds=("schedule",))

@@ -47,7 +47,7 @@ MOST_STOPS = 20_000
 """Stops at settled promises in one turn. Without this limit a loop over due timers would never end."""
 STOPS_AT_ONCE = 200
 """Stops after which a turn yields to others."""
-WORTH_OF_A_STOP = 50
+SAVED_PER_STOP = 50
 """Outcomes that can be passed in the time that a stop takes."""
 
 LAST = float("inf")
@@ -82,7 +82,7 @@ class Job(Struct):
     stops: int = 0
     saved: int = 0
     """Outcomes that may be passed because of the stops since all were passed last."""
-    disorder: bool = False
+    is_unordered: bool = False
     """Whether a timer was found that is recorded in another order than its due time."""
     before: Awaitable | None = None
     """The await before the machine ran."""
@@ -109,26 +109,28 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
         if decided(awaiting, job.known) is None:
             return False
         job.stops += 1
-        machine.resume(_told(awaiting, job, timers), now=job.now, budget=budget)
+        machine.resume(_outcomes(awaiting, job, timers), now=job.now, budget=budget)
         job.awaiting = None
         if job.stops > MOST_STOPS:
             raise LimitExceeded(
-                f"it awaited what was settled already more than {MOST_STOPS:,} times in one go"
+                f"it awaited results that were already settled more than {MOST_STOPS:,} times in one go"
             )
         if job.stops % STOPS_AT_ONCE == 0:
             return True
     return False
 
 
-def _told(awaiting: Awaitable, job: Job, timers: Mapping[str, tuple[float, int]]) -> Mapping[str, Outcome]:
+def _outcomes(
+    awaiting: Awaitable, job: Job, timers: Mapping[str, tuple[float, int]]
+) -> Mapping[str, Outcome]:
     """Return the known outcomes of the leaves, in the order of completion. A machine that goes from one settled
     promise to the next receives all outcomes at intervals, so that it need not stop at each. Signals are still
     assigned, and timers ordered, at every stop.
     """
     known = _in_time_order(job.known, timers) if len(timers) > 1 else job.known
-    job.disorder = job.disorder or known is not job.known
-    if job.stops > 1 and not job.signals and not job.disorder:
-        job.saved += WORTH_OF_A_STOP
+    job.is_unordered = job.is_unordered or known is not job.known
+    if job.stops > 1 and not job.signals and not job.is_unordered:
+        job.saved += SAVED_PER_STOP
         if job.saved >= len(job.known):
             job.saved = 0
             return job.known
@@ -140,10 +142,10 @@ def _told(awaiting: Awaitable, job: Job, timers: Mapping[str, tuple[float, int]]
 
 def interruption(cancel: CancelReason, reason: str | None = None) -> ErrorValue:
     """Return the error that is thrown at the await."""
-    because = f": {reason}" if reason else ""
+    suffix = f": {reason}" if reason else ""
     if cancel == "timeout":
-        return ErrorValue("TimeoutError", f"the execution did not end within its timeout{because}")
-    return ErrorValue("CancelledError", f"the execution was cancelled{because}")
+        return ErrorValue("TimeoutError", f"the execution did not end within its timeout{suffix}")
+    return ErrorValue("CancelledError", f"the execution was cancelled{suffix}")
 
 
 # -- signals --------------------------------------------------------------------------------------------------
@@ -179,15 +181,15 @@ def _expire_timers(awaiting: Awaitable, job: Job) -> dict[str, tuple[float, int]
     job.now = max(
         [job.now, *(leaf.due for leaf in leaves if leaf.due is not None and _is_over(leaf, job.known))]
     )
-    past = [
+    fired = [
         ((leaf.due, promise_number(leaf.id)), leaf.id)
         for leaf in leaves
         if leaf.kind == "timer" and leaf.due is not None and leaf.due <= job.now
     ]
-    past.sort()
-    for _, name in past:
+    fired.sort()
+    for _, name in fired:
         job.known.setdefault(name, Ok(None))
-    return {name: when for when, name in past}
+    return {name: when for when, name in fired}
 
 
 def _is_over(leaf: Awaitable, known: Mapping[str, Outcome]) -> bool:
@@ -202,21 +204,21 @@ def _is_over(leaf: Awaitable, known: Mapping[str, Outcome]) -> bool:
     return False
 
 
-def _in_time_order(known: dict[str, Outcome], past: Mapping[str, tuple[float, int]]) -> dict[str, Outcome]:
+def _in_time_order(known: dict[str, Outcome], fired: Mapping[str, tuple[float, int]]) -> dict[str, Outcome]:
     """Return the outcomes as recorded, but with each timer before those that were due later. Timers that came due
     without a worker are recorded in any order; a race between them must still be decided by their times. Applies to
     this await only, so that earlier awaits do not matter.
     """
-    if [name for name in known if name in past] == list(past):
+    if [name for name in known if name in fired] == list(fired):
         return known
-    earliest_first = deque(past)
+    by_time = deque(fired)
     names: list[str] = []
     for name in known:
-        if name not in past:
+        if name not in fired:
             names.append(name)
             continue
-        while earliest_first and past[earliest_first[0]] <= past[name]:
-            names.append(earliest_first.popleft())
+        while by_time and fired[by_time[0]] <= fired[name]:
+            names.append(by_time.popleft())
     return {name: known[name] for name in names}
 
 

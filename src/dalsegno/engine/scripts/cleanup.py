@@ -72,7 +72,7 @@ class Cleanup:
         if self._kept is None:
             view = await self._archive.execution(self._other)
             if view is None or view.context is None:
-                raise SnapshotError(f"the state of execution {self._other} is not kept any more")
+                raise SnapshotError(f"the state of execution {self._other} is no longer kept")
             refuse_if_light(len(view.context))
             self._kept = decode_unfinished(view.context)
         return self._kept

@@ -44,7 +44,7 @@ class CachedMachine(Struct):
     """Bytes of its snapshot, the blobs of the snapshot, and the known outcomes."""
     blobs: frozenset[str] = frozenset()
     """Names of blobs in its snapshot."""
-    behind: bool = False
+    is_outdated: bool = False
     """Whether something has completed that it does not know of."""
 
 
@@ -55,17 +55,17 @@ class MachineCache:
         self._bytes = 0
 
     def take(self, execution: str) -> CachedMachine | None:
-        warm = self._kept.pop(execution, None)
-        if warm is not None:
-            self._bytes -= warm.weight
-        return warm
+        cached = self._kept.pop(execution, None)
+        if cached is not None:
+            self._bytes -= cached.weight
+        return cached
 
-    def keep(self, execution: str, warm: CachedMachine) -> None:
+    def keep(self, execution: str, cached: CachedMachine) -> None:
         self.take(execution)
-        if warm.weight > LARGEST:
+        if cached.weight > LARGEST:
             return
-        self._kept[execution] = warm
-        self._bytes += warm.weight
+        self._kept[execution] = cached
+        self._bytes += cached.weight
         while len(self._kept) > self._capacity or self._bytes > MOST_BYTES:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.weight
@@ -74,13 +74,13 @@ class MachineCache:
         """Take the machine if this completion alone lets it continue, by the knowledge of this process. A machine
         that does not wake falls behind: it can still be resumed, but a fused commit would be refused.
         """
-        warm = self._kept.get(execution)
-        if warm is None or warm.behind:
+        cached = self._kept.get(execution)
+        if cached is None or cached.is_outdated:
             return None
-        wake = warm.wake
+        wake = cached.wake
         if wake.counts(completion.promise) and (
             wake.need <= 1 or (wake.on_success if completion.ok else wake.on_failure)
         ):
             return self.take(execution)
-        warm.behind = True
+        cached.is_outdated = True
         return None

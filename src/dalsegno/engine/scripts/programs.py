@@ -171,10 +171,10 @@ class InvalidScript(UsageError):
         self.name = name
         self.findings = tuple(findings)
         noun = "error" if len(self.findings) == 1 else "errors"
-        told = [
+        lines = [
             f"line {one.line}, column {one.column}: {one.message}\n{one.excerpt}" for one in self.findings
         ]
-        super().__init__(f"script '{name}' has {len(self.findings)} {noun}:\n" + "\n".join(told))
+        super().__init__(f"script '{name}' has {len(self.findings)} {noun}:\n" + "\n".join(lines))
 
 
 def compile_checked(source: str, name: str | None = None, meter: Meter | None = None) -> FlowProgram:

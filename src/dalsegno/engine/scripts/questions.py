@@ -14,7 +14,7 @@ from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.steps.contexts import LogSink
-from dalsegno.engine.steps.external_waits import arrival_of, of_no_use, passed_over
+from dalsegno.engine.steps.external_waits import arrival_of, passed_over, useless_signal
 from dalsegno.engine.steps.values import Results, refuse_large
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue
 from dalsegno.model.token import Lease
@@ -60,7 +60,7 @@ class Questions:
             received = receive(decode_value(body.input), payload) if receive is not None else payload
         except Unacceptable as error:
             self._log(lease.execution, lease.node, "warning", passed_over(error))
-            problem = of_no_use(error, lease.node)
+            problem = useless_signal(error, lease.node)
             return await_decision(lease, body, awaiting, began, self.ledger.now(), problem)
         if lease.node == APPROVAL:
             received = for_program(received)
@@ -71,4 +71,4 @@ class Questions:
 def _too_late(awaiting: Awaiting) -> ErrorValue:
     waited = max((awaiting.due or awaiting.since) - awaiting.since, 0.0)
     message = (awaiting.question or {}).get("message") or signal_of(awaiting)
-    return ErrorValue("TimeoutError", f"nobody decided within {waited:g} s: {message}")
+    return ErrorValue("TimeoutError", f"no decision was made within {waited:g} s: {message}")

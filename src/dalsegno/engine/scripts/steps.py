@@ -89,7 +89,7 @@ from dalsegno.ports.transactions import WorkFailed
 
 logger = logging.getLogger("dalsegno.scripts")
 
-CUT_OFF = "its clean-up was cut off"
+CLEANUP_CUT_OFF = "its clean-up was cut off"
 LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been cancelled, which is then looked up."""
 AFTER_THE_SIGNAL = 1.0
@@ -103,7 +103,7 @@ class ScriptStep(Struct, gc=False):
 
     transition: Transition
     instead: Callable[[], Transition] | None = None
-    warm: CachedMachine | None = None
+    cached: CachedMachine | None = None
     done: TaskDone | None = None
     """Result of a task, in case its script has ended before it."""
     freed: int = 0
@@ -140,7 +140,7 @@ class ScriptSteps:
         self.reading = ResumeInputs(archive, blobs)
         self.hot = MachineCache()
         self.transactions = NO_TRANSACTIONS
-        self.past = RerunHistory(archive, Loader(ledger, blobs))
+        self.rerun_history = RerunHistory(archive, Loader(ledger, blobs))
         self.elsewhere = elsewhere
         self.seals = seals
 
@@ -180,7 +180,7 @@ class ScriptSteps:
         return ScriptStep(await schedule_step(self.archive, lease, self.ledger.now()))
 
     async def _begin(self, lease: Lease) -> ScriptStep:
-        return ScriptStep(await begin_step(self.past, self.definitions, lease, self.ledger.now()))
+        return ScriptStep(await begin_step(self.rerun_history, self.definitions, lease, self.ledger.now()))
 
     # -- resuming ---------------------------------------------------------------------------------------------
 
@@ -242,12 +242,12 @@ class ScriptSteps:
     async def _run(
         self, lease: Lease, program: ScriptProgram, job: Job, begin: Callable[[], RunningMachine]
     ) -> tuple[Turn, RunningMachine | None]:
-        was_told = job.interrupted
+        was_interrupted = job.interrupted
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         if turn.error is not None and turn.error.code == NAME_MISSING:
             raise BadConfiguration(_waits_for(program, turn.error.message))
         if turn.cancel:
-            if turn.interrupted and not was_told:
+            if turn.interrupted and not was_interrupted:
                 turn.grace_ends = self._end_of_grace(program)
             if is_failed_cleanup(turn) and turn.error is not None:
                 _, turn.unfinished = await read_unfinished(self.ledger, lease.execution, turn.error.message)
@@ -292,21 +292,21 @@ class ScriptSteps:
         code.
         """
         execution = lease.execution
-        warm = self.hot.take(execution)
+        cached = self.hot.take(execution)
         light = is_light.get()
         blobs: dict[str, bytes] = {}
         snapshot = b""
-        if warm is None or warm.version != view.version:
-            warm = None
+        if cached is None or cached.version != view.version:
+            cached = None
             refuse_if_light(len(view.snapshot))
             snapshot = await self._opened(lease, program, view.snapshot)
             blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
             job.blobs = blob_names([snapshot, *blobs.values()])
         else:
-            job.blobs = warm.blobs
+            job.blobs = cached.blobs
 
         def load() -> RunningMachine:
-            machine = warm.machine if warm is not None else program.load(snapshot, blobs, light=light)
+            machine = cached.machine if cached is not None else program.load(snapshot, blobs, light=light)
             job.before = machine.awaiting
             return machine
 
@@ -373,7 +373,7 @@ class ScriptSteps:
         if turn.snapshot and isinstance(machine, PythonMachine):
             turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
-        warm = None
+        cached = None
         is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or isinstance(machine, PythonMachine))
         if turn.status == "suspended" and is_kept and job.awaiting is not None:
             read = turn.read + (turn.settled is not None)
@@ -381,7 +381,7 @@ class ScriptSteps:
             known = _still_reachable(job.known, turn)
             sizes = {name: job.sizes.get(name, 0) for name in known} if known else {}
             weight = turn.weight + sum(sizes.values())
-            warm = CachedMachine(
+            cached = CachedMachine(
                 machine,
                 turn.version + 1,
                 read,
@@ -393,7 +393,7 @@ class ScriptSteps:
                 weight,
                 turn.blobs,
             )
-        return ScriptStep(transition, warm=warm, freed=_freed(job, turn))
+        return ScriptStep(transition, cached=cached, freed=_freed(job, turn))
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
@@ -492,7 +492,7 @@ class ScriptSteps:
         if view is not None and any(signal.name == body.signal for signal in view.signals):
             # The signal arrived in time, or another one of its name did. The resume that assigns it goes first.
             return ScriptStep(put_off(lease, now + AFTER_THE_SIGNAL))
-        error = ErrorValue("TimeoutError", f"no signal '{body.signal}' came in time")
+        error = ErrorValue("TimeoutError", f"no signal '{body.signal}' arrived in time")
         event = NewEvent("TimerFired", body.signal, "", now, b'{"signal":true}', lease.token)
         return ScriptStep(settle_only(lease, failed(body.promise, error), event, repeatable=True))
 
@@ -504,9 +504,9 @@ class ScriptSteps:
 
         if self.transactions.has(lease):
             return ScriptStep(plain())  # a transaction is for one step, not also for the script's next one
-        warm = self.hot.take_if_woken(lease.execution, completion)
+        cached = self.hot.take_if_woken(lease.execution, completion)
         program = self.definitions.cached_script(lease.definition)
-        if program is None or warm is None:
+        if program is None or cached is None:
             return ScriptStep(plain())
         if program.native:
             is_light.set(False)
@@ -519,19 +519,19 @@ class ScriptSteps:
         name = promise_id(completion.promise)
         job = Job(
             lease.execution,
-            warm.version,
-            warm.read,
+            cached.version,
+            cached.read,
             self.ledger.now(),
-            {**warm.known, name: outcome},
-            sizes={**warm.sizes, name: size_of(completion)},
-            cancel=warm.cancel,
-            interrupted=bool(warm.cancel),
+            {**cached.known, name: outcome},
+            sizes={**cached.sizes, name: size_of(completion)},
+            cancel=cached.cancel,
+            interrupted=bool(cached.cancel),
             settled=completion,
-            before=warm.awaiting,
-            awaiting=warm.awaiting,
-            blobs=warm.blobs,
+            before=cached.awaiting,
+            awaiting=cached.awaiting,
+            blobs=cached.blobs,
         )
-        machine = warm.machine
+        machine = cached.machine
         try:
             turn, after = await self._run(lease, program, job, lambda: machine)
         except (Heavy, BadConfiguration):
@@ -546,7 +546,7 @@ class ScriptSteps:
         if lease.node != GRACE:
             timeout = program.timeout if isinstance(program, ScriptProgram) else None
             return ScriptStep(expire_script(lease, now, timeout))
-        view, kept = await read_unfinished(self.ledger, lease.execution, CUT_OFF)
+        view, kept = await read_unfinished(self.ledger, lease.execution, CLEANUP_CUT_OFF)
         if view is None:
             return ScriptStep(nothing(lease))
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None
@@ -556,8 +556,8 @@ class ScriptSteps:
 def _waits_for(program: ScriptProgram, problem: str) -> str:
     known = program.definition
     return (
-        f"version {known.version} of '{known.name}' cannot go on in this process: {problem}. It goes on in a worker"
-        " whose program has that again: roll back, or deploy a program that keeps the old name"
+        f"version {known.version} of '{known.name}' cannot continue in this process: {problem}. It continues in a"
+        " worker whose program has it again: roll back, or deploy a program that keeps the old name"
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from dalsegno.core.scripts.task_options import child_options, task_options
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.scripts.wake_condition import describe, wake_of, without_limits
-from dalsegno.core.tags import changed_tags, united
+from dalsegno.core.tags import changed_tags, merge_tags
 from dalsegno.core.values import encode_small, encode_value
 from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.engine.scripts.failures import storable_error
@@ -88,15 +88,16 @@ class Turns:
                 machine = begin()
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
-                    await self._go_on(job, machine, more)
+                    await self._run_on(job, machine, more)
             is_final = not is_light.get()
             if is_final:
-                self._tell(job, machine)
+                self._flush_logs(job, machine)
             turn, blobs = self._turn(job, machine)
             if SetTags in [type(request) for request, _ in turn.requests]:
                 await self._set_tags(job, turn)
             if not is_final:
-                self._tell(job, machine)  # the turn is not given up from here on, so nothing is logged twice
+                # The turn is not given up from here on, so nothing is logged twice.
+                self._flush_logs(job, machine)
             if blobs:
                 await self._store(job, blobs)
             return turn, machine
@@ -106,7 +107,7 @@ class Turns:
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
             return _broken(job, ErrorValue(code, str(error))), None
 
-    def _tell(self, job: Job, machine: RunningMachine) -> None:
+    def _flush_logs(self, job: Job, machine: RunningMachine) -> None:
         for level, message in machine.take_logs():
             self._log(job.execution, level, message)
 
@@ -115,11 +116,11 @@ class Turns:
         is valid until the turn's commit, or the turn is refused.
         """
         view = await self._archive.execution(job.execution)
-        asked = united(request for request, _ in turn.requests if isinstance(request, SetTags))
+        asked = merge_tags(request for request, _ in turn.requests if isinstance(request, SetTags))
         turn.requests = [pair for pair in turn.requests if not isinstance(pair[0], SetTags)]
         turn.tags = changed_tags(view.tags if view is not None else (), asked)
 
-    async def _go_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
+    async def _run_on(self, job: Job, machine: RunningMachine, more: bool) -> None:
         """Run the machine in slices and yield to other work between them."""
         used, until = SLICE, monotonic() + SECONDS
         light = is_light.get()

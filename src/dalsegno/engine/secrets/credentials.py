@@ -76,7 +76,7 @@ class NewCredential:
                 f"'sent_as': the header '{self.sent_as}' belongs to the connection and carries no credential"
             )
         if self.type not in CARRIED and self.sent_as:
-            raise InvalidInput(f"'sent_as' means nothing for a credential of type '{self.type}'")
+            raise InvalidInput(f"'sent_as' does not apply to a credential of type '{self.type}'")
 
     def _check_lists(self) -> None:
         if len(self.hosts) > MOST_PATTERNS or len(self.workflows) > MOST_PATTERNS:
@@ -84,7 +84,7 @@ class NewCredential:
         if not self.workflows:
             raise InvalidInput(
                 f"credential '{self.name}' needs 'workflows': the names of those that may use it, such as 'billing' or "
-                "'billing-*'. '*' means every definition that somebody deploys, without an approval"
+                "'billing-*'. '*' means every definition that anyone deploys, without an approval"
             )
         for index, host in enumerate(self.hosts):
             _check_host(host, f"hosts/{index}")
@@ -166,7 +166,7 @@ def _check_host(host: str, where: str) -> None:
         name = ""
     if len(host) > 260 or not _HOST.fullmatch(name):
         raise InvalidInput(
-            f"'{where}': {host[:100]!r} is no host; write it like 'api.example.com' (https on port 443), "
+            f"'{where}': {host[:100]!r} is not a host; write it like 'api.example.com' (https on port 443), "
             "'api.example.com:8443', '*.example.com' or '[::1]', without a path; 'http://localhost:9000' allows plain "
             "http there"
         )
@@ -189,11 +189,11 @@ def _check_value(type: str, name: str, value: str) -> None:
     if len(value) > LONGEST_VALUE:
         raise InvalidInput(f"'fields/{name}' is longer than {LONGEST_VALUE} characters")
     if any("\ud800" <= sign <= "\udfff" for sign in value):
-        raise InvalidInput(f"'fields/{name}' holds half of a surrogate pair, which is no valid text")
+        raise InvalidInput(f"'fields/{name}' contains half of a surrogate pair, which is not valid text")
     if type == "custom":
         return
     if any(sign < " " or sign == "\x7f" for sign in value):
-        raise InvalidInput(f"'fields/{name}' holds a control character (a line break at its end?)")
+        raise InvalidInput(f"'fields/{name}' contains a control character (a line break at its end?)")
     left_empty = name == "password" and not value  # some services expect their key as the user name
     if name in AUTHORISING and len(value) < SHORTEST and not left_empty:
         raise InvalidInput(

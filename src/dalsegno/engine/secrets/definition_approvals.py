@@ -223,7 +223,7 @@ class ProtectedNames:
 
     async def protecting(self, name: str) -> ProtectedName | None:
         """Return the protection of this name, or of a name above it; None if there is none."""
-        names = list(_with_those_above(name))
+        names = list(_with_patterns(name))
         for protected in await self._fresh():
             if any(fnmatchcase(each, protected.name) for each in names):
                 return protected
@@ -248,7 +248,7 @@ async def limited_credentials(records: Records) -> list[tuple[str, Stored]]:
     return found
 
 
-def _with_those_above(name: str) -> Iterator[str]:
+def _with_patterns(name: str) -> Iterator[str]:
     while name:
         yield name
         name = name.rpartition(PART_SIGN)[0]

@@ -80,7 +80,7 @@ class SecretKey:
             return self._cipher.decrypt(sealed.nonce, sealed.data, bound_to).decode()
         except (InvalidTag, ValueError):
             raise SecretUnreadable(
-                "it was damaged or changed in the store by somebody without the key; set it again"
+                "it was damaged, or changed in the store without the key; set it again"
             ) from None
 
 
@@ -153,43 +153,43 @@ class KeySource:
         self.made: Path | None = None
         """The key file that this process has created."""
         self._environment = os.environ if environment is None else environment
-        self._beside = _beside(url)
-        self._passing = url.startswith("memory:")
-        self._ring: Keyring | None = None
+        self._key_file = _key_file(url)
+        self._is_memory = url.startswith("memory:")
+        self._keyring: Keyring | None = None
         self._text = ""
 
     @property
     def is_read(self) -> bool:
-        return self._ring is not None
+        return self._keyring is not None
 
     @property
     def is_configured(self) -> bool:
         """Whether processes share a key for this store. Only the existence of a file is checked. A store in memory
         never counts: it ends with the process.
         """
-        if self._passing:
+        if self._is_memory:
             return False
         named = any(self._environment.get(name, "").strip() for name in (FILE_VARIABLE, KEY_VARIABLE))
-        return named or (self._beside is not None and self._beside.exists())
+        return named or (self._key_file is not None and self._key_file.exists())
 
     @property
     def may_be_configured(self) -> bool:
-        return not self._passing
+        return not self._is_memory
 
-    def ring(self, *, again: bool = False) -> Keyring:
+    def keyring(self, *, again: bool = False) -> Keyring:
         """Return the keys, reading them on first use; ``again`` reads changed files. Raises NoSecretKey."""
-        if self._ring is None or again:
-            self._ring = self._read() or self._own()
-        if self._ring is None:
+        if self._keyring is None or again:
+            self._keyring = self._read() or self._own()
+        if self._keyring is None:
             raise NoSecretKey(self._explanation())
-        return self._ring
+        return self._keyring
 
-    def ring_or_make(self, *, is_first: bool) -> Keyring:
+    def keyring_or_new(self, *, is_first: bool) -> Keyring:
         """Return the keys. For the first credential of a store a key may be created, if permitted."""
-        if is_first and self.may_make and self._beside is not None and self._read() is None:
-            add_key(self._beside)
-            self.made = self._beside
-        return self.ring(again=True)
+        if is_first and self.may_make and self._key_file is not None and self._read() is None:
+            add_key(self._key_file)
+            self.made = self._key_file
+        return self.keyring(again=True)
 
     def _read(self) -> Keyring | None:
         named = self._environment.get(FILE_VARIABLE, "").strip()
@@ -201,17 +201,17 @@ class KeySource:
             if found is None:
                 raise BadConfiguration(f"{FILE_VARIABLE}: {named} holds no key; write one per line")
             return found
-        ring = self._parsed(written, KEY_VARIABLE)
-        if ring is None and self._beside is not None and self._beside.exists():
-            return self._parsed(_content(self._beside, "the key beside the store"), str(self._beside))
-        return ring
+        keyring = self._parsed(written, KEY_VARIABLE)
+        if keyring is None and self._key_file is not None and self._key_file.exists():
+            return self._parsed(_content(self._key_file, "the key beside the store"), str(self._key_file))
+        return keyring
 
     def _parsed(self, text: str, where: str) -> Keyring | None:
         """Parse keys, reusing the known ones for an unchanged text: deriving a key from a passphrase takes a tenth of
         a second.
         """
-        if self._ring is not None and text == self._text:
-            return self._ring
+        if self._keyring is not None and text == self._text:
+            return self._keyring
         found = read_keys(text, where)
         if found is not None:
             self._text = text
@@ -219,13 +219,13 @@ class KeySource:
 
     def _own(self) -> Keyring | None:
         """Return a key for a store in memory: both end with the process."""
-        return self._ring or read_keys(new_key(), "memory") if self._passing else None
+        return self._keyring or read_keys(new_key(), "memory") if self._is_memory else None
 
     def _explanation(self) -> str:
-        beside = f", or {self._beside}" if self._beside is not None else ""
+        default_file = f", or {self._key_file}" if self._key_file is not None else ""
         return (
-            f"there is no key for credentials: set {KEY_VARIABLE} or {FILE_VARIABLE}{beside} for every process that "
-            "uses this store; `dalsegno credentials new-key` makes one"
+            f"there is no key for credentials: set {KEY_VARIABLE} or {FILE_VARIABLE}{default_file} for every process "
+            "that uses this store; `dalsegno credentials new-key` makes one"
         )
 
 
@@ -248,14 +248,14 @@ def _content(path: Path, what: str) -> str:
         text = path.read_text()
         mode = path.stat().st_mode
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not text"
         raise BadConfiguration(f"{what}: {path} cannot be read: {reason}") from None
     if mode & 0o077:
-        logger.warning("the key file %s can be read by others; `chmod 600 %s` mends it", path, path)
+        logger.warning("the key file %s can be read by other users; `chmod 600 %s` fixes that", path, path)
     return text
 
 
-def _beside(url: str) -> Path | None:
+def _key_file(url: str) -> Path | None:
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or len(parts.path) < 2:
         return None

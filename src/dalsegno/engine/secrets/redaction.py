@@ -36,7 +36,7 @@ _SIGNS = "[A-Za-z0-9+/_-]"
 _BREAK = r"(?:\r?\n|\\+r?\\*n)"
 """Line break within base64, also in its JSON spelling."""
 _RUN = re2.compile(rf"{_SIGNS}{{12,}}(?:{_BREAK}{_SIGNS}{{4,}})*={{0,2}}")
-_TWINS = str.maketrans("-_", "+/", "\r\n=")
+_TO_STANDARD = str.maketrans("-_", "+/", "\r\n=")
 _BREAKS = re.compile(r"\\+[rn]")
 _NESTED = 2
 """Levels of nested base64 that are decoded."""
@@ -63,7 +63,7 @@ def found_in(run: str, judge: Base64Scanner, depth: int = _NESTED) -> str | None
     """Decode a run and return its replacement, None if it contains nothing. A run may begin with characters that are
     not part of the base64: one of four offsets is the right one.
     """
-    signs = (_BREAKS.sub("", run) if "\\" in run else run).translate(_TWINS)
+    signs = (_BREAKS.sub("", run) if "\\" in run else run).translate(_TO_STANDARD)
     for skipped in range(4):
         part = signs[skipped:]
         left = len(part) % 4
@@ -81,7 +81,7 @@ def found_in(run: str, judge: Base64Scanner, depth: int = _NESTED) -> str | None
 _LETTERS = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
 _ESCAPABLE = frozenset("\"'\\/`$")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"}
-_BASE64_TWINS = {"+": "-", "/": "_"}
+_BASE64_VARIANTS = {"+": "-", "/": "_"}
 _ARMOUR = "-----"
 """Start of the first and last line of a PEM file, which are not secret."""
 _LONG_LINE = 16
@@ -97,9 +97,9 @@ def shapes(value: str) -> Iterator[str]:
         if len(value) > _LONG:
             yield from map(re2.escape, (*_spellings(text), *_base64(text.encode())))
             continue
-        yield _tolerant(text)
+        yield _escaped_pattern(text)
         for encoded in _base64(text.encode()):
-            yield _tolerant(encoded, _BASE64_TWINS)
+            yield _escaped_pattern(encoded, _BASE64_VARIANTS)
 
 
 def _spellings(text: str) -> set[str]:
@@ -128,35 +128,35 @@ def _base64(raw: bytes) -> Iterator[str]:
         yield base64.b64encode(bytes(before) + raw).decode()[skipped:whole]
 
 
-def _tolerant(text: str, twins: dict[str, str] | None = None) -> str:
-    return "".join(_any_of(_ways(sign, twins or {})) for sign in text)
+def _escaped_pattern(text: str, variants: dict[str, str] | None = None) -> str:
+    return "".join(_any_of(_alternatives(sign, variants or {})) for sign in text)
 
 
-def _any_of(ways: list[str]) -> str:
-    return ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+def _any_of(alternatives: list[str]) -> str:
+    return alternatives[0] if len(alternatives) == 1 else f"(?:{'|'.join(alternatives)})"
 
 
-def _ways(sign: str, twins: dict[str, str]) -> list[str]:
-    ways = [re2.escape(sign)]
+def _alternatives(sign: str, variants: dict[str, str]) -> list[str]:
+    alternatives = [re2.escape(sign)]
     if sign in _ESCAPABLE:
-        ways[0] = r"\\*" + ways[0]
+        alternatives[0] = r"\\*" + alternatives[0]
     if sign in _LETTERS:
-        ways.append(r"\\+" + _LETTERS[sign])
+        alternatives.append(r"\\+" + _LETTERS[sign])
     if sign in _ENTITIES:
-        ways.append(_ENTITIES[sign])
-    if sign in twins:
-        ways.append(re2.escape(twins[sign]))
+        alternatives.append(_ENTITIES[sign])
+    if sign in variants:
+        alternatives.append(re2.escape(variants[sign]))
     if sign == " ":
-        ways.append(r"\+")
+        alternatives.append(r"\+")
     octets = sign.encode()
-    ways.append("".join(f"%(?:25)*{octet:02x}" for octet in octets))
+    alternatives.append("".join(f"%(?:25)*{octet:02x}" for octet in octets))
     units = sign.encode("utf-16-be")
-    ways.append("".join(rf"\\+u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)))
+    alternatives.append("".join(rf"\\+u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)))
     if not sign.isalnum() or not sign.isascii():
-        ways.append("".join(rf"\\+x{octet:02x}" for octet in octets))
-        ways.append(f"&#0*{ord(sign)};")
-        ways.append(f"&#x0*{ord(sign):x};")
-    return ways
+        alternatives.append("".join(rf"\\+x{octet:02x}" for octet in octets))
+        alternatives.append(f"&#0*{ord(sign)};")
+        alternatives.append(f"&#x0*{ord(sign):x};")
+    return alternatives
 
 
 LARGE = 256 * 1024
@@ -281,45 +281,45 @@ def _values(credential: Credential) -> list[str]:
 class _Search:
     """One expression for all shapes of all values, with a group for each, and the replacement of each."""
 
-    __slots__ = ("_marks", "_pattern")
+    __slots__ = ("_pattern", "_replacements")
 
-    def __init__(self, shaped: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, patterns: Sequence[tuple[str, str]]) -> None:
         options = re2.Options()
         options.case_sensitive = False
         options.log_errors = False
         options.max_mem = _MEMORY
-        self._pattern = re2.compile("|".join(f"({shape})" for shape, _ in shaped), options)
-        self._marks = tuple(mark for _, mark in shaped)
+        self._pattern = re2.compile("|".join(f"({shape})" for shape, _ in patterns), options)
+        self._replacements = tuple(replacement for _, replacement in patterns)
 
     def redacted(self, text: str) -> str:
         readable = text if text.isascii() else text.encode(errors="replace").decode()
         if not self.finds_any(readable):
             return text
-        plain: str = self._pattern.sub(lambda found: self._marks[found.lastindex - 1], readable)
-        return _collapsed(without_hidden(plain, self._mark_of), self._marks)
+        plain: str = self._pattern.sub(lambda found: self._replacements[found.lastindex - 1], readable)
+        return _collapsed(without_hidden(plain, self._replacement_in), self._replacements)
 
     def finds_any(self, text: str) -> bool:
-        return self._mark_of(text) is not None or first_hidden(text, self._mark_of) is not None
+        return self._replacement_in(text) is not None or first_hidden(text, self._replacement_in) is not None
 
-    def _mark_of(self, text: str) -> str | None:
+    def _replacement_in(self, text: str) -> str | None:
         """Return the replacement of the first value in a text; None if there is none."""
         found = self._pattern.search(text)
-        return self._marks[found.lastindex - 1] if found is not None else None
+        return self._replacements[found.lastindex - 1] if found is not None else None
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _search_for(known: frozenset[tuple[str, frozenset[str]]]) -> _Search | None:
     """Return the search for these values, longest shapes first: a value may be part of another one."""
-    shaped = [
+    patterns = [
         (shape, f"[secret {name}]") for name, values in known for value in values for shape in shapes(value)
     ]
-    shaped.sort(key=lambda pair: (-len(pair[0]), pair))
-    return _Search(shaped) if shaped else None
+    patterns.sort(key=lambda pair: (-len(pair[0]), pair))
+    return _Search(patterns) if patterns else None
 
 
-def _collapsed(text: str, marks: tuple[str, ...]) -> str:
+def _collapsed(text: str, replacements: tuple[str, ...]) -> str:
     """Merge adjacent replacements: a value of several lines leaves one."""
-    for mark in set(marks):
-        repeated = rf"({re.escape(mark)})(?:\s*{re.escape(mark)})+"
+    for replacement in set(replacements):
+        repeated = rf"({re.escape(replacement)})(?:\s*{re.escape(replacement)})+"
         text = re.sub(repeated, r"\1", text)
     return text

@@ -33,7 +33,7 @@ logger = logging.getLogger("dalsegno.secrets")
 
 SEALING = "snapshot-sealing"
 """Kind of the single record with the date on which sealing began in the store."""
-THE_STORE = "store"
+STORE_RECORD = "store"
 MANUAL = "snapshot-seal"
 """Kind of the records of seals set by an operator, by execution."""
 PROGRAMS = "program-seal"
@@ -123,7 +123,7 @@ class SnapshotSeals:
         self._clock = clock
         self._unsealed_seconds = unsealed_seconds
         self._latest = _latest(os.environ.get(UNSEALED_VARIABLE, "").strip())
-        self._ring: Keyring | None = None
+        self._keyring: Keyring | None = None
         self._derived: dict[tuple[str, bytes], bytes] = {}
         self._sealing: Sealing | None = None
         self._stored: Sealing | None = None
@@ -134,7 +134,7 @@ class SnapshotSeals:
     @property
     def key_ids(self) -> Sequence[str]:
         """Ids of the keys that this process has read and can verify seals with."""
-        return self._ring.ids() if self._ring is not None else ()
+        return self._keyring.ids() if self._keyring is not None else ()
 
     # -- the record of the store ----------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class SnapshotSeals:
         if now < self._look_at or not self.keys.may_be_configured:
             return
         await self.read_keys()
-        found = await (self.begin() if self._ring is not None else self.sealing())
+        found = await (self.begin() if self._keyring is not None else self.sealing())
         self._sealing = found or self._sealing  # a deleted record is still remembered
         self._look_at = now + LOOK_EVERY
 
@@ -154,14 +154,14 @@ class SnapshotSeals:
         # In a thread: it may read a file, and a passphrase takes a tenth of a second.
         found = None
         if self.keys.is_configured:
-            found = await asyncio.to_thread(self.keys.ring, again=True)
-        if found is not self._ring:
-            self._ring, self._derived = found, {}
+            found = await asyncio.to_thread(self.keys.keyring, again=True)
+        if found is not self._keyring:
+            self._keyring, self._derived = found, {}
 
     async def sealing(self) -> Sealing | None:
-        record = await self._records.get(SEALING, THE_STORE)
+        record = await self._records.get(SEALING, STORE_RECORD)
         found = _decode_sealing(record.data) if record is not None else None
-        if found is None or self._ring is None:
+        if found is None or self._keyring is None:
             return found
         if found.seal is None or not self._fits(found.seal, _DATE_LABEL, found.message()):
             return msgspec.structs.replace(found, accept_until=found.since)
@@ -181,7 +181,7 @@ class SnapshotSeals:
                 new, message = self._stored, WRITTEN_BACK
             elif await self.has_seals():
                 new, message = Sealing(now, now), IS_OVER
-            if await self._records.put(SEALING, THE_STORE, _encode(self._with_seal(new)), 0) is not None:
+            if await self._records.put(SEALING, STORE_RECORD, _encode(self._with_seal(new)), 0) is not None:
                 logger.log(logging.INFO if message is BEGINS else logging.WARNING, message)
             found = await self.sealing()
         return found
@@ -193,18 +193,18 @@ class SnapshotSeals:
     async def accept_until(self, moment: float) -> Sealing:
         """Change the date until which unsealed data are accepted; the first call begins the sealing."""
         await self.read_keys()
-        if self._ring is None:
+        if self._keyring is None:
             raise KeyMissing("the date is sealed with the secret key, and this process has none", "")
         begun = await self.begin()
         changed = self._with_seal(msgspec.structs.replace(begun, accept_until=moment))
-        await self._records.put(SEALING, THE_STORE, _encode(changed))
+        await self._records.put(SEALING, STORE_RECORD, _encode(changed))
         self._look_at = float("-inf")
         return changed
 
     def _with_seal(self, sealing: Sealing) -> Sealing:
-        if self._ring is None:
+        if self._keyring is None:
             return sealing
-        key = self._ring.first.id
+        key = self._keyring.first.id
         seal = Seal(key, self._mac(key, _DATE_LABEL, sealing.message()))
         return msgspec.structs.replace(sealing, seal=seal)
 
@@ -212,9 +212,9 @@ class SnapshotSeals:
 
     def sealed(self, snapshot: bytes, execution: str, definition: str) -> bytes:
         """Return the snapshot with a seal if there is a key. Requires `prepare`."""
-        if self._ring is None:
+        if self._keyring is None:
             return snapshot
-        key = self._ring.first.id
+        key = self._keyring.first.id
         mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
         return _head(Seal(key, mac)) + snapshot
 
@@ -246,7 +246,7 @@ class SnapshotSeals:
     async def _check_unsealed(self, snapshot: bytes, execution: str, definition: str) -> None:
         if self._sealing is None or self._clock.now() < self._sealing.accept_until:
             return
-        if self._ring is None:
+        if self._keyring is None:
             raise KeyMissing(
                 NO_KEY,
                 "",
@@ -257,8 +257,9 @@ class SnapshotSeals:
         if self._clock.now() < self._sealing.accept_until:
             return
         raise SnapshotRefused(
-            f"the snapshot of execution {execution} has no seal, and such ones are accepted no more in this store. "
-            "Nothing was run. If you trust it, run `dalsegno snapshots seal`; otherwise cancel the execution"
+            f"the snapshot of execution {execution} has no seal, and snapshots without a seal are no longer accepted in"
+            " this store. Nothing was run. If you trust it, run `dalsegno snapshots seal`; otherwise cancel the"
+            " execution"
         )
 
     async def _fits_manual_seal(self, snapshot: bytes, execution: str, definition: str) -> bool:
@@ -269,13 +270,13 @@ class SnapshotSeals:
     def must_seal(self) -> bool:
         """Return True if this process must not store a snapshot because others would refuse it as unsealed."""
         sealing = self._sealing
-        return self._ring is None and sealing is not None and self._clock.now() >= sealing.accept_until
+        return self._keyring is None and sealing is not None and self._clock.now() >= sealing.accept_until
 
     async def seal_manually(self, snapshot: bytes, execution: str, definition: str) -> None:
         """Seal a stored snapshot as it is; an existing seal is removed first. Requires `prepare`."""
-        if self._ring is None:
+        if self._keyring is None:
             raise KeyMissing("there is no secret key to seal snapshots with", "")
-        key = self._ring.first.id
+        key = self._keyring.first.id
         mac = self._mac(key, _SNAPSHOT_LABEL, _message(snapshot, execution, definition))
         await self._records.put(MANUAL, execution, _encode(Seal(key, mac)))
 
@@ -294,9 +295,9 @@ class SnapshotSeals:
     async def seal_program(self, hash: str, program: StoredProgram) -> None:
         """Seal code that this process has in its own program, or that an operator trusts."""
         await self.prepare()
-        if self._ring is None:
+        if self._keyring is None:
             return
-        key, message = self._ring.first.id, _program_message(hash, program)
+        key, message = self._keyring.first.id, _program_message(hash, program)
         new = Seal(key, self._mac(key, _PROGRAM_LABEL, message))
         while True:
             record = await self._records.get(PROGRAMS, hash)
@@ -314,7 +315,7 @@ class SnapshotSeals:
         known = (definition.hash, hash(definition.source))
         if self._sealing is None or known in self._known_programs:
             return
-        if self._ring is None and self._clock.now() < self._sealing.accept_until:
+        if self._keyring is None and self._clock.now() < self._sealing.accept_until:
             return
         program = stored_program(definition.source)
         record = await self._records.get(PROGRAMS, definition.hash)
@@ -333,8 +334,8 @@ class SnapshotSeals:
             )
         if self._clock.now() >= self._sealing.accept_until:
             raise SnapshotRefused(
-                f"{what} has no seal, and such code is accepted no more in this store. Nothing was run. If you trust "
-                "it, run `dalsegno snapshots seal`; otherwise cancel the executions of this version"
+                f"{what} has no seal, and code without a seal is no longer accepted in this store. Nothing was run."
+                " If you trust it, run `dalsegno snapshots seal`; otherwise cancel the executions of this version"
             )
 
     # -- internals ----------------------------------------------------------------------------------------------
@@ -343,23 +344,23 @@ class SnapshotSeals:
         """Raise KeyMissing if the key is not available. Keys are read again first: a file may have received another
         key while this process ran.
         """
-        if self._ring is None or self._ring.find(id) is None:
+        if self._keyring is None or self._keyring.find(id) is None:
             await self.read_keys()
-        if self._ring is None or self._ring.find(id) is None:
-            has = f"has {', '.join(self.key_ids)}" if self._ring is not None else "has no secret key"
+        if self._keyring is None or self._keyring.find(id) is None:
+            has = f"has {', '.join(self.key_ids)}" if self._keyring is not None else "has no secret key"
             raise KeyMissing(
                 f"{what} is sealed with key {id}, and this process {has}; give every worker the same keys", id
             )
 
     def _fits(self, seal: Seal, label: bytes, message: bytes) -> bool:
-        if self._ring is None or self._ring.find(seal.key) is None:
+        if self._keyring is None or self._keyring.find(seal.key) is None:
             return False
         return hmac.compare_digest(self._mac(seal.key, label, message).encode(), seal.mac.encode())
 
     def _mac(self, key: str, label: bytes, message: bytes) -> str:
         derived = self._derived.get((key, label))
         if derived is None:
-            found = self._ring.find(key) if self._ring is not None else None
+            found = self._keyring.find(key) if self._keyring is not None else None
             if found is None:
                 raise KeyMissing(f"this process does not have key {key}", key)
             derived = self._derived[key, label] = found.derived(label)

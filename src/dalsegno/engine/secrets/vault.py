@@ -68,7 +68,7 @@ class Vault:
         while True:
             before = await self.records.get(KIND, new.name)
             values = new.fields if new.fields is not None else self._kept(new, before)
-            key = (await self._ring_to_write()).first
+            key = (await self._keyring_to_write()).first
             data = _encode(_sealed(new, values, key))
             stored = await self.records.put(KIND, new.name, data, before.version if before is not None else 0)
             if stored is not None:
@@ -83,14 +83,14 @@ class Vault:
             raise InvalidInput(f"'type' changes from '{stored.type}' to '{new.type}'; give the new 'fields'")
         return self._opened(new.name, stored)
 
-    async def _ring_to_write(self) -> Keyring:
+    async def _keyring_to_write(self) -> Keyring:
         is_first = not await self.records.page(KIND, limit=1)
         # Off the loop: it may read a file, or derive a key from a passphrase.
-        return await asyncio.to_thread(self.keys.ring_or_make, is_first=is_first)
+        return await asyncio.to_thread(self.keys.keyring_or_new, is_first=is_first)
 
     async def require_key(self) -> None:
         """Raise NoSecretKey if nothing can be sealed; if permitted, a first key is created."""
-        await self._ring_to_write()
+        await self._keyring_to_write()
 
     async def info(self, name: str) -> CredentialInfo:
         return _info(await self._record(name))
@@ -152,7 +152,7 @@ class Vault:
 
     async def _credential(self, name: str, stored: Stored) -> Credential:
         if not self.keys.is_read:
-            await asyncio.to_thread(self.keys.ring)  # a passphrase takes time
+            await asyncio.to_thread(self.keys.keyring)  # a passphrase takes time
         return Credential(name, stored.type, self._opened(name, stored), stored.hosts, stored.sent_as)
 
     async def workflow_of(self, definition: str) -> str | None:
@@ -163,7 +163,7 @@ class Vault:
     async def rotate(self) -> Rotation:
         """Seal all values again with the first key, one whole credential at a time; concurrent changes are kept."""
         done, after = Rotation(), ""
-        key = self.keys.ring(again=True).first
+        key = self.keys.keyring(again=True).first
         while page := await self.records.page(KIND, after, PAGE):
             for record in page:
                 await self._rotate(record, key, done)
@@ -207,9 +207,9 @@ class Vault:
         """Return a key by its id. Keys are read again if it is missing: a file may have received a new key while this
         process ran.
         """
-        key = self.keys.ring().find(id) or self.keys.ring(again=True).find(id)
+        key = self.keys.keyring().find(id) or self.keys.keyring(again=True).find(id)
         if key is None:
-            known = ", ".join(self.keys.ring().ids())
+            known = ", ".join(self.keys.keyring().ids())
             raise SecretUnreadable(
                 f"credential '{name}' is sealed with key {id}, and this process has {known}; give it that key too "
                 "(several are separated by commas or lines), or set the credential again"

@@ -48,7 +48,7 @@ def read_moment(given: Moment) -> float:
         found = math.nan
     if not 0 <= found <= LAST_MOMENT:
         raise InvalidInput(
-            f"'start_at': {str(given)[:100]!r} is no point in time; write it like '2030-01-31T09:00:00+01:00'"
+            f"'start_at': {str(given)[:100]!r} is not a point in time; write it like '2030-01-31T09:00:00+01:00'"
         )
     return found
 

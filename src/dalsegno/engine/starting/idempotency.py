@@ -47,7 +47,7 @@ async def check_same_start(
     number: an alias, and the current version, may mean another version by now, and a repeated call is still the same.
     """
     first = await client.events(view.id, 0, 1)
-    told = (
+    stored = (
         msgspec.json.decode(first[0].data, type=StartFacts) if first and first[0].data is not None else None
     )
     if definition is not None and definition != view.definition:
@@ -55,19 +55,19 @@ async def check_same_start(
     version = read_version(options.version)
     if isinstance(version, int) and version != view.version:
         raise _reused(f"version {view.version}, not {version}", view)
-    if told is not None and not _same_moment(told.starts_at, options, view.created_at):
+    if stored is not None and not _same_moment(stored.starts_at, options, view.created_at):
         raise _reused("another 'delay' or 'start_at'", view)
     # Compare with the input it was created with: a trigger may have replaced the input since.
-    known = [view.input] if told is None else [view.input, bytes(told.input)]
+    known = [view.input] if stored is None else [view.input, bytes(stored.input)]
     if not await _is_among(encode(payload), known, client.offload):
         raise _reused("another input", view)
 
 
-def _same_moment(told: float | None, options: StartOptions, created_at: float) -> bool:
+def _same_moment(stored_at: float | None, options: StartOptions, created_at: float) -> bool:
     asked = begins_at(options.delay, options.start_at, created_at)
-    if told is None or asked is None:
-        return told is asked
-    return abs(told - asked) < SAME_MOMENT
+    if stored_at is None or asked is None:
+        return stored_at is asked
+    return abs(stored_at - asked) < SAME_MOMENT
 
 
 def _reused(other: str, view: ExecutionView) -> KeyReused:
@@ -103,9 +103,9 @@ async def check_same_rerun(client: Client, new: NewExecution, again: Again, plan
 
 async def _starts_as(client: Client, view: ExecutionView, again: Again, planned: Transition) -> bool:
     events = await client.events(view.id, 0, 10)
-    told = next((each.data for each in events if each.kind == "ExecutionStarted"), None)
-    if told is not None:
-        return any(each.kind == "ExecutionStarted" and each.data == told for each in planned.events)
+    stored = next((each.data for each in events if each.kind == "ExecutionStarted"), None)
+    if stored is not None:
+        return any(each.kind == "ExecutionStarted" and each.data == stored for each in planned.events)
     inspection = await client.stack.ledger.inspect(view.id)
     tokens = inspection.tokens if inspection is not None else ()
     waiting = [decode_start_token(each.data).again for each in tokens if each.kind == "start"]

@@ -50,16 +50,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("dalsegno.beginning")
 
 
-async def begin_step(past: RerunHistory, definitions: Definitions, lease: Lease, now: float) -> Transition:
+async def begin_step(
+    rerun_history: RerunHistory, definitions: Definitions, lease: Lease, now: float
+) -> Transition:
     """Return the transition of a token of kind ``start``, however often the token was lost before: no user code
     runs.
     """
-    view = await past.archive.execution(lease.execution)
+    view = await rerun_history.archive.execution(lease.execution)
     if view is None:
         return nothing(lease)  # removed meanwhile; the commit will be refused
     new = as_submitted(view)
     try:
-        started = await first_transition(past, definitions, new, now, decode_start_token(lease.data))
+        started = await first_transition(rerun_history, definitions, new, now, decode_start_token(lease.data))
     except (NotFound, Conflict) as error:
         logger.error("execution %s cannot begin: %s", lease.execution, error)
         return never_begun(lease, ErrorValue("NOT_FOUND", str(error), "NotFound"), now)
@@ -67,13 +69,15 @@ async def begin_step(past: RerunHistory, definitions: Definitions, lease: Lease,
 
 
 async def first_transition(
-    past: RerunHistory, definitions: Definitions, new: NewExecution, now: float, body: StartToken
+    rerun_history: RerunHistory, definitions: Definitions, new: NewExecution, now: float, body: StartToken
 ) -> Transition:
     """Return the transition that an ordinary start, retry or rerun would have committed."""
     if new.kind == "task":
         return start_task_transition(new, now, body.queue, limited(body.concurrency))
     if body.again is not None:
-        return await rerun_transition(past, await definitions.by_hash(new.definition), new, body.again, now)
+        return await rerun_transition(
+            rerun_history, await definitions.by_hash(new.definition), new, body.again, now
+        )
     return start_transition(await definitions.any_by_hash(new.definition), new, now)
 
 
@@ -120,7 +124,7 @@ class Pending:
             new = await self._with_input(view, payload)
             now = client.stack.ledger.now()
             body = await self._start_token(view)
-            started = await first_transition(client.past, client.definitions, new, now, body)
+            started = await first_transition(client.rerun_history, client.definitions, new, now, body)
             replaced = new.input if new.input != view.input else None
             limit = await self._limit(new, now)
             first = begin(started, replaced) if limit is None else line_up(new, limit, body, replaced)

@@ -60,12 +60,12 @@ class RerunHistory:
         self.archive = archive
         self.loader = loader
 
-    async def execution(self, execution: str, goes_back: str) -> ExecutionView:
-        """Return an execution; ``goes_back`` is the execution that continues it, for the message."""
+    async def execution(self, execution: str, rerun: str) -> ExecutionView:
+        """Return an execution; ``rerun`` is the execution that continues it, for the message."""
         view = await self.archive.execution(execution)
         if view is None:
             raise Conflict(
-                f"execution {execution}, which {goes_back} goes back to, was removed; start the workflow anew"
+                f"execution {execution}, from which {rerun} was rerun, has been removed; start the workflow anew"
             )
         return view
 
@@ -98,10 +98,10 @@ class _Start(Struct):
     edits: dict[str, Raw] = {}
 
 
-async def read_lineage(past: RerunHistory, plan: Plan, view: ExecutionView) -> Lineage:
+async def read_lineage(rerun_history: RerunHistory, plan: Plan, view: ExecutionView) -> Lineage:
     lineage = Lineage()
-    for execution in reversed(await _line(past, view)):
-        events = await past.events(execution.id)
+    for execution in reversed(await _line(rerun_history, view)):
+        events = await rerun_history.events(execution.id)
         start = _start_of(events)
         again = frozenset(start.nodes).union(*(plan.descendants(name) for name in start.nodes))
         lineage.forget(again)
@@ -109,16 +109,16 @@ async def read_lineage(past: RerunHistory, plan: Plan, view: ExecutionView) -> L
         facts = run_facts(events)
         lineage.facts.update(facts)
         for name, fact in facts.items():
-            await _load(past, execution.id, name, fact.output, lineage.outputs)
-            await _load(past, execution.id, name, fact.working, lineage.working)
+            await _load(rerun_history, execution.id, name, fact.output, lineage.outputs)
+            await _load(rerun_history, execution.id, name, fact.working, lineage.working)
     return lineage
 
 
-async def _line(past: RerunHistory, view: ExecutionView) -> list[ExecutionView]:
+async def _line(rerun_history: RerunHistory, view: ExecutionView) -> list[ExecutionView]:
     """Return the execution and its predecessors, newest first."""
     line = [view]
     while line[-1].relation in ("retry", "rerun") and line[-1].parent is not None:
-        line.append(await past.execution(line[-1].parent, line[-1].id))
+        line.append(await rerun_history.execution(line[-1].parent, line[-1].id))
     return line
 
 
@@ -133,7 +133,7 @@ def _start_of(events: list[Event]) -> _Start:
 
 
 async def _load(
-    past: RerunHistory, execution: str, name: str, entry: Entry | None, into: dict[str, bytes]
+    rerun_history: RerunHistory, execution: str, name: str, entry: Entry | None, into: dict[str, bytes]
 ) -> None:
     """Load a value as bytes: references resolve only within their own execution, so the values themselves are carried
     over.
@@ -141,7 +141,7 @@ async def _load(
     if entry is None:
         into.pop(name, None)
     else:
-        into[name] = bytes(await past.loader.raw(execution, Body(), entry))
+        into[name] = bytes(await rerun_history.loader.raw(execution, Body(), entry))
 
 
 async def plan_rerun(
@@ -176,10 +176,12 @@ async def plan_rerun(
 
 
 async def rerun_transition(
-    past: RerunHistory, program: Program, new: NewExecution, again: Again, now: float
+    rerun_history: RerunHistory, program: Program, new: NewExecution, again: Again, now: float
 ) -> Transition:
     """Return the transition that starts the new execution; its predecessors are read now."""
-    known = await read_lineage(past, program.plan, await past.execution(new.parent or "", new.id))
+    known = await read_lineage(
+        rerun_history, program.plan, await rerun_history.execution(new.parent or "", new.id)
+    )
     changed = {**known.edits, **{key: bytes(raw) for key, raw in again.edits.items()}}
     record = Restart(again.nodes, known.facts, known.outputs, changed, known.working)
     return restart(program.plan, new, record, now)
@@ -197,10 +199,10 @@ def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
             )
         if name in plan.triggers:
             raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow anew instead")
-    return _foremost(plan, nodes)
+    return _earliest(plan, nodes)
 
 
-def _foremost(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
+def _earliest(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
     """Return the nodes without those that run again anyway because they are downstream of another one."""
     starts = tuple(dict.fromkeys(nodes))
     return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
@@ -213,7 +215,7 @@ async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tupl
     for name, summary in summaries.items():
         if summary.state in ("FAILED", "CANCELLED"):
             found.append(_outermost(plan, name))
-    starts = _foremost(plan, found)
+    starts = _earliest(plan, found)
     if not starts:
         raise Conflict(f"execution {view.id} has no failed or interrupted node to retry ({view.state})")
     return starts
@@ -237,7 +239,7 @@ def _edits(plan: Plan, edits: Mapping[str, Any]) -> dict[str, bytes]:
         known = plan.names.get(bare, bare)
         if known not in plan.nodes and bare not in ("trigger", "json"):
             raise InvalidInput(
-                f"the edited context names '{name}', which is no node of workflow '{plan.name}'"
+                f"the edited context names '{name}', which is not a node of workflow '{plan.name}'"
             )
         changed[key_of(known)] = encode_value(edited, f"the edited value of '{name}'")
     return changed
@@ -269,7 +271,7 @@ class Reruns:
         program = await client.definitions.by_hash(view.definition)
         new, again = await plan_rerun(client, program, view, nodes, context or {}, key, starter)
         now = new.created_at
-        first = planned = await rerun_transition(client.past, program, new, again, now)
+        first = planned = await rerun_transition(client.rerun_history, program, new, again, now)
         limit = await workflow_limit(program, new, now, client.limits, client.offload)
         if limit is not None:  # it waits for its limit, and is planned again when it begins
             first = submit(new, now, body=StartToken(again=again), limit=limit)
@@ -290,13 +292,13 @@ class Reruns:
             )
         if view.relation == RELATION:
             raise Conflict(
-                f"execution {view.id} goes on with the clean-up of {view.parent}; a retry would start"
+                f"execution {view.id} continues the clean-up of {view.parent}; a retry would start"
                 f" '{view.workflow}' over. If its clean-up is unfinished, retry its dead letter:"
                 f" dalsegno dead retry cleanup:{view.id}"
             )
         if view.kind == "task":
             return await self._task(view, key, starter)
-        options, ancestry = _same_again(view, key, starter)
+        options, ancestry = _retry_options(view, key, starter)
         program = await self._program_of(view)
         return await self.client.launcher.start(program, Raw(view.input), options, ancestry)
 
@@ -312,22 +314,24 @@ class Reruns:
     async def _task(self, view: ExecutionView, key: str | None, starter: str | None) -> Started:
         """Start a task again in the same queue with the same options."""
         now = self.client.stack.ledger.now()
-        options, ancestry = _same_again(view, key, starter)
+        options, ancestry = _retry_options(view, key, starter)
         new = new_task(view.workflow, view.input, options, now, ancestry)
-        queue, given = await self._as_it_ran(view)
+        queue, given = await self._original_task(view)
         return await self.client.launcher.create(new, start_task_transition(new, now, queue, given))
 
-    async def _as_it_ran(self, view: ExecutionView) -> tuple[str | None, Mapping[str, Any] | None]:
+    async def _original_task(self, view: ExecutionView) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the queue and the options of a task: those given by a script, if it comes from one."""
         stored = await self.client.stack.archive.execution(view.id)
         if stored is not None and stored.relation == "task":
             return None, decode_task(stored.input).options
-        told = read_task(await self.client.events(view.id, 0, FIRST_EVENTS))
+        started = read_task(await self.client.events(view.id, 0, FIRST_EVENTS))
         limit = limited(self.client.task_limit(view.workflow))
-        return (told.queue, told.options or limit) if told is not None else (None, limit)
+        return (started.queue, started.options or limit) if started is not None else (None, limit)
 
 
-def _same_again(view: ExecutionView, key: str | None, starter: str | None) -> tuple[StartOptions, Ancestry]:
+def _retry_options(
+    view: ExecutionView, key: str | None, starter: str | None
+) -> tuple[StartOptions, Ancestry]:
     """Return the options and the ancestry of a retry of a script or task."""
     own = repeated_execution_id(view.id, key) if key is not None else None
     options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority, starter=starter)

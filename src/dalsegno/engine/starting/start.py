@@ -396,7 +396,9 @@ class Launcher:
         then = (
             partial(_take_up, worker, new, kept, transition.worker) if worker is not None and kept else None
         )
-        return await self.client.committer.commit(transition, patient=False, then=then, workflow=new.workflow)
+        return await self.client.committer.commit(
+            transition, wait_for_store=False, then=then, workflow=new.workflow
+        )
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
         """Commit in the caller's own transaction: the execution becomes visible when that is committed, and never if
@@ -417,6 +419,6 @@ def _take_up(
     """Hand the tokens kept by the first commit to the worker, under the name of the offer."""
     worker.concluded(new.workflow, kept)
     if outcome is None:
-        worker.doubt(name)
+        worker.give_up_name(name)
     elif isinstance(outcome, Applied):
         worker.accept(new, kept, outcome, name)

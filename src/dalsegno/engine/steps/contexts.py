@@ -100,7 +100,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         "_meter",
         "_meters",
         "_payload",
-        "_situation",
+        "_step_input",
         "beats",
         "cancelled",
         "lookup",
@@ -112,7 +112,7 @@ class RunContext(UsesCredentials, UsesTransactions):
     def __init__(
         self,
         program: Program,
-        situation: StepInput,
+        step_input: StepInput,
         lookup: Lookup,
         payload: Any,
         outputs: Mapping[str, Any],
@@ -129,7 +129,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         self.cancelled = False
         self.secrets = None
         self._payload = payload
-        self._situation = situation
+        self._step_input = step_input
         self._log = log
         self._meters = meters
         self._is_pure = is_pure
@@ -137,7 +137,7 @@ class RunContext(UsesCredentials, UsesTransactions):
 
     @property
     def execution_id(self) -> str:
-        return self._situation.lease.execution
+        return self._step_input.lease.execution
 
     @property
     def workflow(self) -> str:
@@ -149,35 +149,35 @@ class RunContext(UsesCredentials, UsesTransactions):
 
     @property
     def node_id(self) -> str:
-        return self._situation.lease.node
+        return self._step_input.lease.node
 
     @property
     def node_name(self) -> str:
-        return self._situation.node.name
+        return self._step_input.node.name
 
     @property
     def own_lease(self) -> Lease:
-        return self._situation.lease
+        return self._step_input.lease
 
     @property
     def own_retry(self) -> RetryPolicy | None:
-        return self._situation.retry
+        return self._step_input.retry
 
     @property
     def idempotency_key(self) -> str:
-        return self._situation.lease.token
+        return self._step_input.lease.token
 
     @property
     def attempt(self) -> int:
-        return self._situation.lease.attempt
+        return self._step_input.lease.attempt
 
     @property
     def now(self) -> float:
-        return self._situation.now
+        return self._step_input.now
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        return tuple(loop.index for loop in self._situation.body.loops)
+        return tuple(loop.index for loop in self._step_input.body.loops)
 
     @property
     def payload(self) -> Any:
@@ -201,7 +201,7 @@ class RunContext(UsesCredentials, UsesTransactions):
         """
         meter = self.meter
         meter.renew()
-        expression = self._situation.node.parameters.expressions[parameter]
+        expression = self._step_input.node.parameters.expressions[parameter]
         lookup = self.lookup
         if local:
             outer = lookup
@@ -224,14 +224,14 @@ class RunContext(UsesCredentials, UsesTransactions):
         return self._meter
 
     def has_expression(self, parameter: str) -> bool:
-        return parameter in self._situation.node.parameters.expressions
+        return parameter in self._step_input.node.parameters.expressions
 
     def log(self, message: str, level: str = "info") -> None:
         self._log(self.execution_id, self.node_id, level, self.redact(message))
 
     @property
     def credential_name(self) -> str | None:
-        return self._situation.node.credential
+        return self._step_input.node.credential
 
     async def _asking(self) -> tuple[str, str]:
         return self.workflow, self.program.definition.hash
@@ -244,7 +244,7 @@ class RunContext(UsesCredentials, UsesTransactions):
 
     def use_retry(self, policy: RetryPolicy) -> None:
         """Set the retry policy of this run, unless the document has one."""
-        self._situation.retry = policy
+        self._step_input.retry = policy
 
 
 class TaskRunContext(UsesCredentials, UsesTransactions):

@@ -37,18 +37,18 @@ class ExternalWaits:
 
     # -- requests of nodes ------------------------------------------------------------------------------------
 
-    def await_signal(self, situation: StepInput, asked: AwaitSignal) -> Step:
-        _require_text(situation, "the name of the signal", asked.name)
+    def await_signal(self, step_input: StepInput, asked: AwaitSignal) -> Step:
+        _require_text(step_input, "the name of the signal", asked.name)
         question = dict(asked.question) if asked.question is not None else None
-        what = f"what node '{situation.lease.node}' asks"
+        what = f"what node '{step_input.lease.node}' asks"
         refuse_large(encode_value(question, what), what, self.results.limits)
-        return external_waits.await_signal(situation, asked.name, _due(situation, asked.timeout), question)
+        return external_waits.await_signal(step_input, asked.name, _due(step_input, asked.timeout), question)
 
-    def start_child(self, situation: StepInput, asked: StartChild) -> Step | Result:
+    def start_child(self, step_input: StepInput, asked: StartChild) -> Step | Result:
         """Return the step that parks the token, or the node's output if it does not wait."""
-        node = situation.node
-        _require_text(situation, "the name of the workflow", asked.workflow)
-        if asked.wait and node.id not in situation.plan.children:
+        node = step_input.node
+        _require_text(step_input, "the name of the workflow", asked.workflow)
+        if asked.wait and node.id not in step_input.plan.children:
             raise NodeError(
                 f"a node of type '{node.type}' cannot wait for an execution: declare the type with children=True",
                 code="WRONG_NODE_TYPE",
@@ -59,37 +59,39 @@ class ExternalWaits:
         refuse_large(raw, what, self.results.limits)
         request = ChildRequest(asked.workflow, raw, asked.version, asked.definition)
         if asked.wait:
-            return external_waits.await_child(situation, request, _due(situation, None))
-        child = external_waits.start_detached(situation, request)
+            return external_waits.await_child(step_input, request, _due(step_input, None))
+        child = external_waits.start_detached(step_input, request)
         return Result(encode_value({"id": child}))
 
     # -- arrivals ---------------------------------------------------------------------------------------------
 
-    async def woken(self, situation: StepInput, awaiting: Awaiting) -> Result | Failure | Step:
+    async def woken(self, step_input: StepInput, awaiting: Awaiting) -> Result | Failure | Step:
         """Return the node's output, its failure, or a step that keeps waiting. The input is no longer one of a
         waiting node.
         """
-        situation.body = msgspec.structs.replace(situation.body, awaiting=None)
-        if situation.lease.reason != "arrival":
-            situation.orders += external_waits.give_up_child(awaiting)
-            return external_waits.timed_out(situation, awaiting)
-        raw = await arrival_of(situation.lease, self.ledger, self.blobs)
+        step_input.body = msgspec.structs.replace(step_input.body, awaiting=None)
+        if step_input.lease.reason != "arrival":
+            step_input.orders += external_waits.give_up_child(awaiting)
+            return external_waits.timed_out(step_input, awaiting)
+        raw = await arrival_of(step_input.lease, self.ledger, self.blobs)
         if raw is None:
             # The execution has ended and its rows are swept: any decision here will be refused.
-            return Failure("what the node waited for is gone", node=situation.lease.node, retryable=False)
+            return Failure(
+                "what the node waited for no longer exists", node=step_input.lease.node, retryable=False
+            )
         if external_waits.awaited_child(awaiting) is not None:
-            return await self._child_ended(situation, raw)
-        return await self._signalled(situation, awaiting, raw)
+            return await self._child_ended(step_input, raw)
+        return await self._signalled(step_input, awaiting, raw)
 
-    async def _child_ended(self, situation: StepInput, raw: bytes) -> Result | Failure:
+    async def _child_ended(self, step_input: StepInput, raw: bytes) -> Result | Failure:
         ended = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
         if "error" in ended:
-            return external_waits.child_failure(situation.lease.node, decode_value(ended["error"]))
-        what = f"the output of node '{situation.lease.node}'"
-        return await self.results.of_raw(situation.lease.execution, bytes(ended["output"]), what)
+            return external_waits.child_failure(step_input.lease.node, decode_value(ended["error"]))
+        what = f"the output of node '{step_input.lease.node}'"
+        return await self.results.of_raw(step_input.lease.execution, bytes(ended["output"]), what)
 
-    async def _signalled(self, situation: StepInput, awaiting: Awaiting, raw: bytes) -> Result | Step:
-        node, execution = situation.node, situation.lease.execution
+    async def _signalled(self, step_input: StepInput, awaiting: Awaiting, raw: bytes) -> Result | Step:
+        node, execution = step_input.node, step_input.lease.execution
         receive = self.types.get(node.type).receive
         what = f"the output of node '{node.id}'"
         if receive is None:
@@ -97,9 +99,9 @@ class ExternalWaits:
         try:
             received: Any = receive(node.parameters.raw, decode_value(raw))
         except Unacceptable as error:
-            problem = of_no_use(error, node.id)
+            problem = useless_signal(error, node.id)
             self._log(execution, node.id, "warning", passed_over(error))
-            return external_waits.wait_on(situation, awaiting, problem)
+            return external_waits.wait_on(step_input, awaiting, problem)
         return await self.results.of(execution, received, what)
 
 
@@ -114,26 +116,26 @@ async def arrival_of(lease: Lease, ledger: Ledger, blobs: Blobs) -> bytes | None
     return await blobs.get(lease.execution, found[1:].decode())
 
 
-def of_no_use(error: Unacceptable, node: str) -> Failure:
+def useless_signal(error: Unacceptable, node: str) -> Failure:
     """Return the record of a signal that does not fit; its receiver keeps waiting."""
     return Failure(str(error), code="UNACCEPTABLE_SIGNAL", type="Unacceptable", node=node)
 
 
 def passed_over(error: Unacceptable) -> str:
-    return f"a signal was of no use and is passed over: {error}"
+    return f"a signal could not be used and is skipped: {error}"
 
 
-def _require_text(situation: StepInput, what: str, name: Any) -> None:
+def _require_text(step_input: StepInput, what: str, name: Any) -> None:
     """Raise NodeError unless the name is text: custom node types may return anything."""
     if not isinstance(name, str) or not name:
         raise NodeError(
-            f"node '{situation.lease.node}' of type '{situation.node.type}' gives as {what} {name!r}, which is no text",
+            f"node '{step_input.lease.node}' of type '{step_input.node.type}' must give {what} as text, not {name!r}",
             code="WRONG_NODE_TYPE",
             retryable=False,
         )
 
 
-def _due(situation: StepInput, timeout: float | None) -> float | None:
+def _due(step_input: StepInput, timeout: float | None) -> float | None:
     """Return the time at which the wait times out: as the node requests, else by its ``timeout`` in the document."""
-    limit = timeout if timeout is not None else situation.node.timeout
-    return situation.now + limit if limit is not None else None
+    limit = timeout if timeout is not None else step_input.node.timeout
+    return step_input.now + limit if limit is not None else None

@@ -36,49 +36,49 @@ class Evaluation:
         self.results = results
         self._meters = Meters(limits)
 
-    def expects(self, situation: StepInput, target: str) -> bool:
+    def expects(self, step_input: StepInput, target: str) -> bool:
         """Return True if a node is an aggregator with an ``output`` expression."""
-        node = situation.plan.nodes[target]
+        node = step_input.plan.nodes[target]
         return node.control == "aggregator" and "output" in node.parameters.expressions
 
     async def contribution(
-        self, program: Program, situation: StepInput, body: Body, aggregator: str
+        self, program: Program, step_input: StepInput, body: Body, aggregator: str
     ) -> Result | Failure | None:
         """Return the value of the aggregator's ``output`` expression in the item; None if it has none."""
-        node = situation.plan.nodes[aggregator]
+        node = step_input.plan.nodes[aggregator]
         expression = node.parameters.expressions.get("output")
         if expression is None:
             return None
-        execution = situation.lease.execution
+        execution = step_input.lease.execution
         lookup = await self.loader.lookup(execution, body, expression.roots, program.meta)
         try:
-            brought = await self._meters.evaluate(
-                lambda meter: expression.evaluate(lookup, now=situation.now, meter=meter)
+            contribution = await self._meters.evaluate(
+                lambda meter: expression.evaluate(lookup, now=step_input.now, meter=meter)
             )
-            return await self.results.of(execution, brought, f"what the item brings to '{aggregator}'")
+            return await self.results.of(execution, contribution, f"what the item brings to '{aggregator}'")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return failure_of(error, node)
 
-    async def ending(self, program: Program, situation: StepInput, context: Context) -> Result | Failure:
+    async def ending(self, program: Program, step_input: StepInput, context: Context) -> Result | Failure:
         """Return the execution's output, from its final context."""
-        plan, execution = situation.plan, situation.lease.execution
+        plan, execution = step_input.plan, step_input.lease.execution
         lookup = await self.loader.lookup(execution, Body(context), output_roots(plan), program.meta)
         try:
             output = await self._meters.evaluate(
-                lambda meter: output_value(plan, lookup, situation.now, meter)
+                lambda meter: output_value(plan, lookup, step_input.now, meter)
             )
             return await self.results.of(execution, output, "the workflow's output")
         except (ExpressionFailed, NotJson, LimitExceeded) as error:
             return output_failure(error)
 
 
-def with_output(situation: StepInput, run: Run) -> Context:
+def with_output(step_input: StepInput, run: Run) -> Context:
     """Return the context as it will be once this run is recorded; large outputs count as values here."""
-    context = situation.body.context
+    context = step_input.body.context
     entries = dict(context.entries)
     for key, result in (run.entries or {}).items():
         entries[key] = value(result.raw)
-    entries[key_of(situation.lease.node)] = value(run.output.raw)
+    entries[key_of(step_input.lease.node)] = value(run.output.raw)
     if run.json is not None:
         entries["$json"] = value(run.json.raw)
     return Context(entries, context.pages, context.size)
@@ -104,24 +104,24 @@ class JoinReader:
         self.loader = loader
         self.value_bytes = value_bytes
 
-    async def branches(self, situation: StepInput) -> tuple[join.LiveArrivals, list[Any]]:
+    async def branches(self, step_input: StepInput) -> tuple[join.LiveArrivals, list[Any]]:
         """Return the live arrivals at a merge or join, and their payloads in edge order."""
-        lease = situation.lease
+        lease = step_input.lease
         barrier = barrier_id(lease.epoch, lease.scope, lease.node)
         slots = [slot async for slot in self._slots(lease.execution, barrier)]
-        meeting = join.meet(situation, slots)
+        live_arrivals = join.read_arrivals(step_input, slots)
         payloads = [
             decode_value(await self.loader.raw(lease.execution, arrival, arrival.payload))
-            for arrival in meeting.arrivals
+            for arrival in live_arrivals.arrivals
             if arrival.payload is not None
         ]
-        return meeting, payloads
+        return live_arrivals, payloads
 
-    async def items(self, situation: StepInput, fan: Fan) -> Gathered:
+    async def items(self, step_input: StepInput, fan: Fan) -> Gathered:
         """Return the results of the items. They are read page by page: a list of 100,000 results is never held as
         100,000 objects.
         """
-        lease = situation.lease
+        lease = step_input.lease
         gathered = Gathered(bytearray(b"["))
         expected = 0
         barrier = barrier_id(lease.epoch, lease.scope, fan.split, fan.token)

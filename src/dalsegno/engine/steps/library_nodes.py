@@ -143,7 +143,7 @@ def _use_retry(given: Mapping[str, Any], ctx: TaskRunContext) -> None:
 
 
 def _no_meaning(type_name: str, advice: str) -> NodeError:
-    return _refusal(f"a node of type '{type_name}' has no meaning in a script: {advice}")
+    return _refusal(f"a node of type '{type_name}' cannot be used in a script: {advice}")
 
 
 def _refusal(message: str) -> NodeError:

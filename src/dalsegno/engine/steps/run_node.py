@@ -28,7 +28,7 @@ from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light
 from dalsegno.engine.steps.contexts import LogSink, RunContext
-from dalsegno.engine.steps.values import Loader, Lookup, nothing
+from dalsegno.engine.steps.values import Loader, Lookup, load_nothing
 from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, NotJson, OperatorError, is_debugging
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
@@ -148,9 +148,9 @@ def _chain(error: BaseException, redact: Redact, depth: int) -> list[str]:
 def _single(error: BaseException, redact: Redact, depth: int) -> list[str]:
     frames = _shown(error.__traceback__)
     lines = [HEADER, *(redact(line) for line in frames)] if frames else []
-    said = _cut(redact(said_by(error)), LONGEST_TRACED_MESSAGE)
+    message = _cut(redact(message_of(error)), LONGEST_TRACED_MESSAGE)
     name = _cut(redact(_name(type(error))), LONGEST_LINE)
-    lines.append(f"{name}: {said}" if said else name)
+    lines.append(f"{name}: {message}" if message else name)
     notes = getattr(error, "__notes__", None)
     if isinstance(notes, list):
         lines += [
@@ -173,7 +173,7 @@ def _members(members: tuple[BaseException, ...], redact: Redact, depth: int) -> 
     return lines
 
 
-def said_by(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Return the message of an exception, empty if it raises while it is formatted."""
     try:
         return str(error)
@@ -182,8 +182,8 @@ def said_by(error: BaseException) -> str:
 
 
 def _name(kind: type) -> str:
-    home = kind.__module__
-    return kind.__qualname__ if home in ("builtins", "__main__") else f"{home}.{kind.__qualname__}"
+    module = kind.__module__
+    return kind.__qualname__ if module in ("builtins", "__main__") else f"{module}.{kind.__qualname__}"
 
 
 def _shown(traceback: TracebackType | None) -> list[str]:
@@ -202,12 +202,12 @@ def _shown(traceback: TracebackType | None) -> list[str]:
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    everything, is_inside = is_debugging(), False
+    shows_all, is_inside = is_debugging(), False
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         is_ours = file.startswith(OURS)
         is_inside = is_inside or not (is_ours or file.startswith(MACHINERY))
-        if everything or (is_inside and not is_ours):
+        if shows_all or (is_inside and not is_ours):
             yield traceback.tb_frame, traceback.tb_lineno or 0
         traceback = traceback.tb_next
 
@@ -264,24 +264,24 @@ class Runner:
         self.only_renders = False
         """Whether runs with effects are left to the process that requested them."""
 
-    async def run(self, program: Program, situation: StepInput, payload: Any = None) -> Any:
+    async def run(self, program: Program, step_input: StepInput, payload: Any = None) -> Any:
         """Run a node and return its output or its Failure. Only exceptions that end the worker pass through, and
         those of a store that cannot be read before the node has begun.
         """
-        node = situation.node
+        node = step_input.node
         limit: asyncio.Timeout | None = None
         context: RunContext | None = None
         try:
             node_type = self.types.get(node.type)
             if node.parameters.roots or node_type.needs:
-                context = await self._context(program, situation, node_type, payload)
+                context = await self._context(program, step_input, node_type, payload)
             else:
-                context = self._seen(program, situation, nothing, payload, NO_OUTPUTS, node_type)
+                context = self._seen(program, step_input, load_nothing, payload, NO_OUTPUTS, node_type)
             parameters = program.parsed.get(node)
             if parameters is None:
                 if not (node_type.pure or node.parameters.template.constant):
-                    await self._render(situation, context)
-                parameters = self._parameters(program, situation, node_type, context)
+                    await self._render(step_input, context)
+                parameters = self._parameters(program, step_input, node_type, context)
             if not node_type.pure:
                 # Effects happen once, and application code is not bound by the limits of light steps.
                 is_light.set(False)
@@ -302,27 +302,27 @@ class Runner:
                 raise
             secrets = context.secrets if context is not None else None
             failure = failure_of(error, node, secrets)
-            _tell(situation, failure)
+            _log_failure(step_input, failure)
             return failure
         finally:
             if self.rendered:
-                self.rendered.pop(situation.lease.token, None)
+                self.rendered.pop(step_input.lease.token, None)
 
     def has_effects(self, node: Node) -> bool:
         return self.types.find(node.type) is not None and not self.types.get(node.type).pure
 
-    async def _render(self, situation: StepInput, context: RunContext) -> None:
+    async def _render(self, step_input: StepInput, context: RunContext) -> None:
         """Render the parameters of a node with effects."""
-        token, template = situation.lease.token, situation.node.parameters.template
+        token, template = step_input.lease.token, step_input.node.parameters.template
         if token not in self.rendered:
             self.rendered[token] = await self._meters.evaluate(
                 lambda meter: template.render(context.lookup, now=context.now, meter=meter)
             )
 
     async def _context(
-        self, program: Program, situation: StepInput, node_type: NodeType, payload: Any
+        self, program: Program, step_input: StepInput, node_type: NodeType, payload: Any
     ) -> RunContext:
-        node = situation.node
+        node = step_input.node
         roots = node.parameters.roots
         predecessors: tuple[str, ...] = ()
         if node_type.needs:
@@ -331,14 +331,14 @@ class Runner:
             if "$predecessors" in node_type.needs:
                 predecessors = tuple(edge.src for edge in node.in_edges)
             roots = roots.union(node_type.needs.difference(handed), predecessors)
-        lookup = await self.loader.lookup(situation.lease.execution, situation.body, roots, program.meta)
+        lookup = await self.loader.lookup(step_input.lease.execution, step_input.body, roots, program.meta)
         outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
-        return self._seen(program, situation, lookup, payload, outputs, node_type)
+        return self._seen(program, step_input, lookup, payload, outputs, node_type)
 
     def _seen(
         self,
         program: Program,
-        situation: StepInput,
+        step_input: StepInput,
         lookup: Lookup,
         payload: Any,
         outputs: Mapping[str, Any],
@@ -346,7 +346,7 @@ class Runner:
     ) -> RunContext:
         return RunContext(
             program,
-            situation,
+            step_input,
             lookup,
             payload,
             outputs,
@@ -357,14 +357,14 @@ class Runner:
         )
 
     def _parameters(
-        self, program: Program, situation: StepInput, node_type: NodeType, context: RunContext
+        self, program: Program, step_input: StepInput, node_type: NodeType, context: RunContext
     ) -> Any:
-        node = situation.node
+        node = step_input.node
         template = node.parameters.template
         if template.constant:
             rendered = template.value
         elif not node_type.pure:
-            rendered = self.rendered[situation.lease.token]
+            rendered = self.rendered[step_input.lease.token]
         else:
             rendered = template.render(context.lookup, now=context.now, meter=context.meter)
         if self.only_renders and not node_type.pure:
@@ -386,9 +386,9 @@ def _outputs(predecessors: Sequence[str], lookup: Lookup) -> dict[str, Any]:
     return found
 
 
-def _tell(situation: StepInput, failure: Failure) -> None:
+def _log_failure(step_input: StepInput, failure: Failure) -> None:
     """Log a failure with the frames of user code."""
-    lease = situation.lease
+    lease = step_input.lease
     logger.info(
         "node '%s' of execution %s failed (attempt %d): %s: %s%s",
         lease.node,
@@ -433,7 +433,7 @@ def _failure(error: BaseException) -> Failure:
         name = "ExpressionFailed"
     elif isinstance(error, NotFound):
         code = "NOT_FOUND"
-    return Failure(said_by(error) or name, code, name, retryable=retryable)
+    return Failure(message_of(error) or name, code, name, retryable=retryable)
 
 
 def _storable(failure: Failure, node: str | None) -> Failure:

@@ -323,7 +323,7 @@ class Tasks:
         """Run in one of the threads for blocking functions, of which no workflow uses more than its share. A thread
         cannot be stopped: if its run is cancelled it is abandoned and replaced. It sees that in ``ctx.cancelled``.
         """
-        slots, workflow = self._thread_slots.here(), self.workflow_of()
+        slots, workflow = self._thread_slots.of_loop(), self.workflow_of()
         await slots.acquire(workflow)
         future = self._threads_pool().submit(copy_context().run, work)
         is_left = False
@@ -332,7 +332,7 @@ class Tasks:
         except asyncio.CancelledError:
             is_left = not future.cancel() and not future.done()
             if is_left:
-                _tell_cancelled(ctx)
+                _mark_cancelled(ctx)
                 self._abandon(future, slots, workflow)
             raise
         finally:
@@ -377,7 +377,7 @@ class Tasks:
         """
         if self._turns is None:
             self._turns = ThreadPoolExecutor(TURN_THREADS, thread_name_prefix="dalsegno-turn")
-        slots, workflow = self._turn_slots.here(), self.workflow_of()
+        slots, workflow = self._turn_slots.of_loop(), self.workflow_of()
         await slots.acquire(workflow)
         future = self._turns.submit(copy_context().run, work)
         try:
@@ -411,7 +411,7 @@ class _SlotsOfLoop:
         self._slots: FairSlots | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def here(self) -> FairSlots:
+    def of_loop(self) -> FairSlots:
         loop = asyncio.get_running_loop()
         if self._slots is None or self._loop is not loop:
             self._slots, self._loop = FairSlots(self._capacity, self._tasks.workflow_share), loop
@@ -429,7 +429,7 @@ def _release_after(future: Future[Any], slots: FairSlots, workflow: str) -> None
     future.add_done_callback(release)
 
 
-def _tell_cancelled(ctx: NodeContext) -> None:
+def _mark_cancelled(ctx: NodeContext) -> None:
     """Set a plain attribute, which is safe to read from any thread."""
     if hasattr(ctx, "cancelled"):
         ctx.cancelled = True  # type: ignore[misc]

@@ -56,7 +56,7 @@ class Loader:
     async def lookup(self, execution: str, body: Body, roots: Collection[str], meta: Meta) -> Lookup:
         """Return a lookup for these roots. It raises KeyError for a root without a value in this execution."""
         if not roots:
-            return nothing
+            return load_nothing
         found: dict[str, Entry | Loop] = {}
         for root in roots:
             entry = await self._find_root(execution, body, root)
@@ -158,7 +158,7 @@ class Loader:
             self._held -= len(dropped)
 
 
-def nothing(root: str) -> Any:
+def load_nothing(root: str) -> Any:
     """The lookup of a step that references no root."""
     raise KeyError(root)
 

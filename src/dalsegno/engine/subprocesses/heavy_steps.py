@@ -55,7 +55,7 @@ TIMES = 20
 """Heavy steps of a node or script after which the next one is tried as a light step again."""
 STARTS_IN = 60.0
 """Seconds within which a process must be ready."""
-SOONEST, LATEST = 0.1, 5.0
+SHORTEST_DELAY, LONGEST_DELAY = 0.1, 5.0
 """Bounds, in seconds, on the time for which a step is put off; within them it is the expected time of the queued
 steps.
 """
@@ -112,7 +112,7 @@ class Ask(Struct, frozen=True, tag=True):
     arguments: msgspec.Raw
 
 
-class Said(Struct, frozen=True, tag=True):
+class LogLine(Struct, frozen=True, tag=True):
     """A line for the execution's log."""
 
     execution: str
@@ -145,7 +145,7 @@ class Died(Broken, frozen=True, tag=False):
     """The process ended without an answer."""
 
 
-Message = Ask | Said | Computed | Rendered | NotHere | Broken
+Message = Ask | LogLine | Computed | Rendered | NotHere | Broken
 
 _messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _arguments = msgspec.msgpack.Decoder(list[Any])
@@ -182,7 +182,7 @@ class HeavySteps:
         self._bytes = Lane(AT_ONCE, OffloadLimits(wait_seconds=None, queue=sys.maxsize), AT_ONCE)
         self.held: dict[str, int] = {}
         """Bytes of large messages, by the token of their step."""
-        self._takes = SOONEST
+        self._takes = SHORTEST_DELAY
         """Average seconds per step."""
         self._idle: list[ChildProcess] = []
         self._ends: set[asyncio.Task[None]] = set()
@@ -283,7 +283,7 @@ class HeavySteps:
 
     def _later(self) -> PutOff:
         expected = self._takes * (self._lane.waiting + 1) / self._limits.processes
-        return PutOff(min(max(expected, SOONEST), LATEST))
+        return PutOff(min(max(expected, SHORTEST_DELAY), LONGEST_DELAY))
 
     def _remember(self, lease: Lease) -> None:
         self.known_heavy.setdefault(_place(lease), TIMES)
@@ -340,34 +340,34 @@ class HeavySteps:
         """
         seconds, until = self._limits.seconds, monotonic() + PATIENCE * self._limits.seconds
         before = process.processor_seconds()
-        talk = asyncio.ensure_future(self._talk(process, lease))
+        conversation = asyncio.ensure_future(self._converse(process, lease))
         left = seconds
         try:
-            while not (await asyncio.wait({talk}, timeout=left))[0]:
+            while not (await asyncio.wait({conversation}, timeout=left))[0]:
                 now = process.processor_seconds()
                 left = seconds - (now - before) if now is not None and before is not None else 0.0
                 if left <= 0 or monotonic() >= until:
                     raise TimeoutError
                 left = max(left, SHORTEST_LOOK)
-            return await talk
+            return await conversation
         finally:
-            talk.cancel()
+            conversation.cancel()
 
-    async def _talk(self, process: ChildProcess, lease: Lease) -> Message:
+    async def _converse(self, process: ChildProcess, lease: Lease) -> Message:
         await process.send(msgspec.msgpack.encode(Request(lease, self._ledger.now())))
         while True:
-            self.over(lease)
-            answer = await self._heard(process, lease)
+            self.release_bytes(lease)
+            answer = await self._answer_request(process, lease)
             if answer is not None:
                 return answer
 
-    async def _heard(self, process: ChildProcess, lease: Lease) -> Message | None:
+    async def _answer_request(self, process: ChildProcess, lease: Lease) -> Message | None:
         """Return the next message if it is the last one. The bytes held for the previous message are released."""
         message = _messages.decode(await process.receive(partial(self._hold, lease)))
         match message:
             case Ask(method, arguments):
                 await process.send(await self._answer(method, _arguments.decode(arguments)))
-            case Said(execution, node, level, text):
+            case LogLine(execution, node, level, text):
                 self._report(execution, node, level, text)
             case _:
                 return message
@@ -379,7 +379,7 @@ class HeavySteps:
         await self._bytes.enter("", weight)
         self.held[lease.token] = weight
 
-    def over(self, lease: Lease) -> None:
+    def release_bytes(self, lease: Lease) -> None:
         """Release the bytes held for a step."""
         if self.held and (weight := self.held.pop(lease.token, 0)):
             self._bytes.leave("", weight)
@@ -413,7 +413,7 @@ class HeavySteps:
             return None
         except OSError as error:
             logger.warning("no process for heavy steps can be started now (%s): they are put off", error)
-            raise PutOff(LATEST) from None
+            raise PutOff(LONGEST_DELAY) from None
         try:
             async with asyncio.timeout(STARTS_IN):
                 await process.ready()
@@ -447,7 +447,7 @@ class HeavySteps:
 
     def _end(self, process: ChildProcess) -> None:
         process.kill()
-        end = asyncio.get_running_loop().create_task(process.over())
+        end = asyncio.get_running_loop().create_task(process.wait_ended())
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
 

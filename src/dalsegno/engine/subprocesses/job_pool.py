@@ -270,7 +270,7 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGKILL)
 
-    async def over(self) -> None:
+    async def wait_ended(self) -> None:
         """Wait for the end and close the pipes: the remaining output of a killed process is not read."""
         await self._child.wait()
         self._child._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no public way
@@ -300,11 +300,11 @@ class Offload:
     def configure(self, limits: OffloadLimits) -> None:
         """Set the limits, before the first job."""
         self.limits = limits
-        patient = replace(limits, queue=sys.maxsize, wait_seconds=None)
+        without_deadline = replace(limits, queue=sys.maxsize, wait_seconds=None)
         self._lanes = {
             SMALL_LANE: Lane(1, limits),
             LARGE_LANE: Lane(limits.processes, limits),
-            LOAD_LANE: Lane(1, patient),
+            LOAD_LANE: Lane(1, without_deadline),
         }
 
     @property
@@ -441,7 +441,7 @@ class Offload:
             return
         process.kill()
         self._all.discard(process)
-        end = asyncio.get_running_loop().create_task(process.over())
+        end = asyncio.get_running_loop().create_task(process.wait_ended())
         self._ends.add(end)
         end.add_done_callback(self._ends.discard)
 

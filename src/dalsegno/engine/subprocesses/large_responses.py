@@ -25,10 +25,10 @@ class LargeResponses:
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
-        patient = OffloadLimits(PROCESSES, SECONDS, None, sys.maxsize, MEMORY)
-        self.offload = Offload(patient)
+        limits = OffloadLimits(PROCESSES, SECONDS, None, sys.maxsize, MEMORY)
+        self.offload = Offload(limits)
         self._at_once = at_once
-        self._bytes = Lane(at_once, patient, at_once // 2)
+        self._bytes = Lane(at_once, limits, at_once // 2)
 
     async def run(self, workflow: str, job: str, *arguments: Any) -> Any:
         before = requester.set(Requester(workflow))

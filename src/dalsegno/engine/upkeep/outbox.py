@@ -166,18 +166,18 @@ class Outbox:
         """Called for every entry that could not be delivered."""
         self.look_every: Callable[[], float] = lambda: LOOK_AGAIN
         self._tries: Counter[str] = Counter()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._put_off: dict[str, float] = {}
         """Entries that this process cannot deliver now, with the time of the next attempt."""
 
     def notice(self) -> None:
         """Note that a commit of this process wrote an entry."""
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
         pause = Pause(FIRST_PAUSE, LONGEST_PAUSE)
         while True:
-            self._news.clear()
+            self._changed.clear()
             try:
                 await self.drain()
             except OperatorError as error:
@@ -188,7 +188,7 @@ class Outbox:
             pause.reset()
             try:
                 async with asyncio.timeout(self._pause()):
-                    await self._news.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
@@ -207,8 +207,8 @@ class Outbox:
             entries = [entry for entry in found if entry.id not in self._put_off]
             if not entries:
                 return
-            for _, alike in groupby(entries, key=lambda entry: entry.topic):
-                await self._deliver_together(list(alike))
+            for _, same_topic in groupby(entries, key=lambda entry: entry.topic):
+                await self._deliver_together(list(same_topic))
 
     async def _deliver_together(self, entries: list[OutboxEntry]) -> None:
         answers = await asyncio.gather(*map(self._deliver, entries), return_exceptions=True)
@@ -228,19 +228,19 @@ class Outbox:
         """Deliver an entry and return True if it is finished. It remains after an internal error, or if only another
         process can carry it out.
         """
-        carry_out = self._orders().get(entry.topic)
-        if carry_out is None:
+        handler = self._orders().get(entry.topic)
+        if handler is None:
             problem = f"this release does not know the topic '{entry.topic}'; a newer one may"
             logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, problem)
-            self._tell_trouble(entry, InternalError(problem))
+            self._report_trouble(entry, InternalError(problem))
             return False
         try:
-            await carry_out(entry)
+            await handler(entry)
         except (BadConfiguration, InvalidDefinition) as error:
             # The definition was valid where it was deployed: this process lacks a module or a node type that another
             # may have.
             logger.warning("outbox entry %s cannot be carried out by this process: %s", entry.id, error)
-            self._tell_trouble(entry, error)
+            self._report_trouble(entry, error)
             return False
         except Overloaded as error:
             # One workflow has too much work queued; entries of others are carried out meanwhile.
@@ -249,22 +249,22 @@ class Outbox:
         except OperatorError:
             raise
         except InternalError as error:
-            logger.exception("outbox entry %s broke", entry.id)
-            self._tell_trouble(entry, error)
+            logger.exception("internal error while outbox entry %s was carried out", entry.id)
+            self._report_trouble(entry, error)
             return False
         except (UsageError, msgspec.ValidationError) as error:
             # No caller waits for the error, and it would recur wherever it is retried.
             logger.error("outbox entry %s could not be carried out: %s", entry.id, error)
         return True
 
-    def _tell_trouble(self, entry: OutboxEntry, error: Exception) -> None:
+    def _report_trouble(self, entry: OutboxEntry, error: Exception) -> None:
         self._tries[entry.id] += 1
         self.trouble(StuckReason("outbox", entry.id, entry.execution, str(error), self._tries[entry.id]))
 
     def again(self, entry: str) -> None:
         """Retry an entry at once."""
         self._put_off.pop(entry, None)
-        self._news.set()
+        self._changed.set()
 
     def _orders(self) -> dict[str, Callable[[OutboxEntry], Awaitable[None]]]:
         return {
@@ -290,7 +290,7 @@ class Outbox:
         except InvalidDefinition:
             raise
         except UsageError as error:
-            await self._tell_not_started(entry.id, order, await self._why_not(order, error))
+            await self._report_not_started(entry.id, order, await self._why_not(order, error))
             return
         self.started(order.parent, order.execution)
         if await self._is_lost(above):
@@ -318,15 +318,17 @@ class Outbox:
 
     # -- notices ----------------------------------------------------------------------------------------------
 
-    async def _tell_not_started(self, entry: str, order: StartOrder, error: ErrorValue) -> None:
+    async def _report_not_started(self, entry: str, order: StartOrder, error: ErrorValue) -> None:
         """Report a failed start to the promise or node that waits for it. If none does, the id of the child may still
         be in use: the child is stored as FAILED, and the parent's history names it.
         """
         if order.notify is not None:
             event = self._child_ended(order.workflow, order.execution, error)
-            await self._tell(entry, order.notify, order.execution, event, None, error)
+            await self._report(entry, order.notify, order.execution, event, None, error)
             return
-        logger.warning("'%s' was not started by order of %s: %s", order.workflow, order.parent, error.message)
+        logger.warning(
+            "'%s', ordered by %s, was not started: %s", order.workflow, order.parent, error.message
+        )
         new = never_started(order, await self._program(order), self.ledger.now())
         outcome = await self.client.committer.commit(fail_at_start(new, error, new.created_at))
         if isinstance(outcome, Refused):
@@ -365,7 +367,7 @@ class Outbox:
             error = None if view.state == "COMPLETED" else _error_of(view)
         event = self._child_ended(view.workflow if view is not None else "", entry.execution, error)
         output = (view.output if view is not None else None) or b"null"
-        await self._tell(entry.id, notice, entry.execution, event, output if error is None else None, error)
+        await self._report(entry.id, notice, entry.execution, event, output if error is None else None, error)
 
     def _child_ended(
         self, workflow: str, execution: str, error: ErrorValue | None, *, detached: bool = False
@@ -378,7 +380,7 @@ class Outbox:
             data["detached"] = True
         return NewEvent("ChildEnded", workflow, "", self.ledger.now(), encode_body(data))
 
-    async def _tell(
+    async def _report(
         self,
         entry: str,
         notice: Notice,

@@ -59,7 +59,7 @@ class Reconciler:
         self.outage = Outage()
         self.repairs: Counter[str] = Counter()
         self.stuck: dict[str, str] = {}
-        self.tended: Callable[[], None] = lambda: None
+        self.on_round: Callable[[], None] = lambda: None
         """Called after each round."""
         self._elsewhere: float | None = None
         self._cursor = ""
@@ -69,23 +69,23 @@ class Reconciler:
         """Note that an execution ended: its rows can be swept soon."""
         self._ended.set()
 
-    def notice_tended(self) -> None:
+    def notice_round(self) -> None:
         """Note that another process has just finished a round, so that the next one here can wait."""
         self._elsewhere = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
-        beside = [asyncio.create_task(self._sweep_after_endings())]
+        sweepers = [asyncio.create_task(self._sweep_after_endings())]
         if self.kept_for:
-            beside.append(asyncio.create_task(self._remove_outdated()))
+            sweepers.append(asyncio.create_task(self._remove_outdated()))
         try:
             while True:
                 try:
                     await self.round()
                 except OperatorError as error:
                     self._warn("the reconciler waits for the store", error)
-                await self._rest()
+                await self._sleep()
         finally:
-            for task in beside:
+            for task in sweepers:
                 task.cancel()
 
     def _warn(self, what: str, error: OperatorError) -> None:
@@ -95,20 +95,20 @@ class Reconciler:
         level = logging.DEBUG if self.outage.is_known else logging.WARNING
         logger.log(level, "%s: %s", what, error)
 
-    async def _rest(self) -> None:
+    async def _sleep(self) -> None:
         """Sleep for the interval, counted from the last round of any process. Which of several processes makes the
         next round is random: each sees things that the others do not, such as dead workers of its own machine.
         """
         clock = asyncio.get_running_loop().time
         last = clock()
-        until = last + self.interval if self._elsewhere is None else last + self._by_chance()
+        until = last + self.interval if self._elsewhere is None else last + self._random_interval()
         while (pause := until - clock()) > 0:
             await asyncio.sleep(pause)
             if self._elsewhere is not None and self._elsewhere > last:
                 last = self._elsewhere
-                until = last + self._by_chance()
+                until = last + self._random_interval()
 
-    def _by_chance(self) -> float:
+    def _random_interval(self) -> float:
         return self.interval * random.uniform(1.0, 1.3)  # noqa: S311 - no secret
 
     async def round(self) -> None:
@@ -116,18 +116,18 @@ class Reconciler:
         await self.take_back_leases()
         await self._walk()
         self._ended.set()  # other processes end executions too, and a crash leaves some of them unswept
-        self.tended()
+        self.on_round()
 
     async def take_back_leases(self) -> None:
         await self.take_back(dead_among(await self.ledger.known_workers()), "of workers that are gone")
 
-    async def take_back(self, names: Sequence[str], whose: str) -> None:
+    async def take_back(self, names: Sequence[str], cause: str) -> None:
         """Take back the leases held under these names, and under all names that missed their heartbeat."""
         lost = await self.ledger.expire(names)
         if lost:
             self.repairs["expired-lease"] += len(lost)
             leases = "1 lease" if len(lost) == 1 else f"{len(lost):,} leases"
-            logger.warning("took back %s %s", leases, whose)
+            logger.warning("took back %s %s", leases, cause)
             await self.broker.announce(lost)
 
     async def _walk(self) -> None:
@@ -154,7 +154,7 @@ class Reconciler:
             await self.broker.announce(ready)
             return
         inspection = await self.ledger.inspect(execution)
-        if inspection is not None and await self._nudge(inspection):
+        if inspection is not None and await self._wake_overdue(inspection):
             return
         reason = diagnose(inspection) if inspection is not None else None
         if reason is None:
@@ -162,7 +162,7 @@ class Reconciler:
         elif execution not in self.stuck and not await self._has_moved(inspection):
             self.stuck[execution] = reason
             self.repairs["reported-stuck"] += 1
-            logger.error("execution %s cannot move: %s", execution, reason)
+            logger.error("execution %s is stuck: %s", execution, reason)
 
     async def why_stuck(self, inspection: Inspection) -> str | None:
         """Return what is missing if nothing can move the execution any more, else None. Changes nothing."""
@@ -184,7 +184,7 @@ class Reconciler:
         now = await self.ledger.inspect(before.execution.id)
         return now is None or now.execution.seq != before.execution.seq or now.tokens != before.tokens
 
-    async def _nudge(self, inspection: Inspection) -> bool:
+    async def _wake_overdue(self, inspection: Inspection) -> bool:
         """Resume a script whose timer is long overdue: its timer token was deleted, and a timer whose time has passed
         counts as fired. Return False if nothing can move the script; other scripts wait for external events.
         """
@@ -211,8 +211,8 @@ class Reconciler:
         if await self.archive.executions(where, limit=1):
             return True
         children = {child.id for child in await self.archive.executions(ExecutionFilter(parent=execution))}
-        owed = await self.ledger.outbox(OUTBOX_LOOK)
-        return any(entry.execution == execution or entry.execution in children for entry in owed)
+        undelivered = await self.ledger.outbox(OUTBOX_LOOK)
+        return any(entry.execution == execution or entry.execution in children for entry in undelivered)
 
     async def _sweep_after_endings(self) -> None:
         while True:
@@ -223,7 +223,7 @@ class Reconciler:
                 while await self.ledger.sweep():
                     pass
             except OperatorError as error:
-                self._warn("sweeping has to wait", error)
+                self._warn("the removal of finished rows waits for the store", error)
 
     async def _remove_outdated(self) -> None:
         """Remove outdated executions in chunks with a pause after each, so that a million of them do not delay other
@@ -234,5 +234,5 @@ class Reconciler:
             try:
                 more = await remove_outdated(self.archive, self.kept_for, self.ledger.now())
             except OperatorError as error:
-                self._warn("removing old executions has to wait", error)
+                self._warn("the removal of old executions waits for the store", error)
             await asyncio.sleep(min(BETWEEN_CHUNKS, self.interval) if more else self.interval)

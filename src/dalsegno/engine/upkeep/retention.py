@@ -30,7 +30,9 @@ def read_retention(retention: Retention) -> dict[float, tuple[EndState, ...]]:
             known = ", ".join(sorted(ENDED))
             raise BadConfiguration(f"retention: executions do not end {state!r} but {known}; {_EXAMPLE}")
         if not _is_span(seconds):
-            raise BadConfiguration(f"retention of {state}: {seconds!r} is no number of seconds; {_EXAMPLE}")
+            raise BadConfiguration(
+                f"retention of {state}: {seconds!r} is not a number of seconds; {_EXAMPLE}"
+            )
         found[float(seconds)] = (*found.get(float(seconds), ()), state)  # type: ignore[arg-type]  # checked above
     return found
 

@@ -41,7 +41,7 @@ class Timers:
         """Time at which this loop last fired everything due, or learned that another process did."""
         self._sooner = asyncio.Event()
         self._next: float | None = None
-        self._in_vain = 0
+        self._empty_looks = 0
         """Consecutive polls that found something due and could fire nothing."""
         self._elsewhere = -math.inf
         """Time of the last poll of another process, by the loop's clock."""
@@ -74,9 +74,9 @@ class Timers:
             self._sooner.clear()
             pause = max(self._until_next(), self._retry_pause()) if reached else self._pause.next()
             if pause > 0:
-                await self._rest(pause)
+                await self._sleep(pause)
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         """Sleep for at most ``seconds``, and no longer than the largest interval between polls of any process."""
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -117,7 +117,7 @@ class Timers:
                 break
         due = woken.next_due
         is_held = self.fired == before and due is not None and due <= self.ledger.now()
-        self._in_vain = self._in_vain + 1 if is_held else 0
+        self._empty_looks = self._empty_looks + 1 if is_held else 0
         if due is not None:
             self.notice(due)
 
@@ -125,7 +125,11 @@ class Timers:
         """Return the pause before a locked token is tried again. The lock is usually short, so the first retry is
         immediate.
         """
-        return min(TIMER_INTERVAL * 2 ** (self._in_vain - 2), LONGEST_RETRY) if self._in_vain > 1 else 0.0
+        return (
+            min(TIMER_INTERVAL * 2 ** (self._empty_looks - 2), LONGEST_RETRY)
+            if self._empty_looks > 1
+            else 0.0
+        )
 
     def _until_next(self) -> float:
         return self._next - self.ledger.now() if self._next is not None else math.inf

@@ -88,7 +88,7 @@ class OwnWorkflows(Protocol):
 class Capabilities:
     def __init__(
         self,
-        colleagues: LiveWorkers,
+        live_workers: LiveWorkers,
         own: OwnWorkflows,
         archive: Archive,
         declarations: RemoteDeclarations | None = None,
@@ -96,7 +96,7 @@ class Capabilities:
         tasks: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """``missing``: None if a task that no worker has is not waited for. ``tasks``: those of this process."""
-        self.colleagues = colleagues
+        self.live_workers = live_workers
         self._own = own
         self._declarations = declarations
         self._archive = archive
@@ -124,7 +124,7 @@ class Capabilities:
         """Do the same for a node that a script runs."""
         await self._look_for(node_offer(name), f"node type '{name}'", run)
 
-    async def _look_for(self, offer: str, what: str, run: NodeContext, meant: str = "") -> None:
+    async def _look_for(self, offer: str, what: str, run: NodeContext, hint: str = "") -> None:
         if not isinstance(run, UsesTransactions):
             return
         lease, missing = run.own_lease, self._missing
@@ -139,7 +139,7 @@ class Capabilities:
             missing_for = missing.note(offer, lease.queue)
         raise TaskMissing(
             f"{what} is missing in every running worker; start or deploy a program that has it"
-            f" ({await self._place(lease)}, queue '{lease.queue}'){meant}",
+            f" ({await self._place(lease)}, queue '{lease.queue}'){hint}",
             offer,
             missing_for,
         )
@@ -199,7 +199,7 @@ class Capabilities:
             return any(offer.startswith(wanted) if not id else offer == wanted for offer in offers)
 
         with _asking(wanted):
-            found = await self.colleagues.any(lambda info: has_it(info.offers) and queue in info.queues)
+            found = await self.live_workers.any(lambda info: has_it(info.offers) and queue in info.queues)
         if found:
             raise NotRunnableHere(
                 "the snapshot needs a secret key that this process does not have; another worker has it"
@@ -207,7 +207,7 @@ class Capabilities:
 
     async def _has(self, offer: str, queue: str) -> bool:
         with _asking(offer):
-            return await self.colleagues.any(lambda info: offer in info.offers and queue in info.queues)
+            return await self.live_workers.any(lambda info: offer in info.offers and queue in info.queues)
 
 
 @contextmanager
@@ -216,4 +216,4 @@ def _asking(offer: str) -> Iterator[None]:
     try:
         yield
     except OperatorError as error:
-        raise NotRunnableHere(f"it cannot be asked whether another worker has {offer}: {error}") from error
+        raise NotRunnableHere(f"cannot check whether another worker has {offer}: {error}") from error

@@ -31,17 +31,19 @@ class Continuation:
 
     def announced(self, ready: Sequence[ReadyToken]) -> None:
         """Note that tokens became ready which no worker has leased yet."""
-        mine = [token.priority for token in ready if token.queue in self.queues]
-        if mine:
+        own_priorities = [token.priority for token in ready if token.queue in self.queues]
+        if own_priorities:
             self.others_wait = True
-            self._highest = max(mine) if self._highest is None else max(self._highest, *mine)
+            self._highest = (
+                max(own_priorities) if self._highest is None else max(self._highest, *own_priorities)
+            )
 
     def claimed(self, *, all_of_them: bool) -> None:
         """Note the result of a claim; ``all_of_them`` if it found less than there was room for."""
         self._highest = None
         self.others_wait = not all_of_them
 
-    def may_go_on(self, hops: int, seconds: float, priority: int, holds_few: Callable[[], bool]) -> bool:
+    def may_continue(self, hops: int, seconds: float, priority: int, holds_few: Callable[[], bool]) -> bool:
         if self._highest is not None and self._highest > priority:
             return False
         return not self.others_wait or (hops < MAX_HOPS and (seconds < MAX_RUN or holds_few()))

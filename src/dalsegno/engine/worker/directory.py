@@ -66,9 +66,9 @@ def _machine() -> str:
     """Return an id of host, boot and PID namespace: process ids mean nothing after a reboot or in another
     container.
     """
-    boot = _read("/proc/sys/kernel/random/boot_id").strip()[:8]
+    boot_id = _read("/proc/sys/kernel/random/boot_id").strip()[:8]
     space = _read_link("/proc/self/ns/pid")
-    return f"{socket.gethostname()}:{boot}:{space}"
+    return f"{socket.gethostname()}:{boot_id}:{space}"
 
 
 def _started(process: int) -> str:
@@ -249,7 +249,7 @@ class WorkerSeen(Struct, frozen=True):
         return remote_worker_of(self.id) or by_place
 
 
-async def roll_call(ledger: WorkerSource) -> list[WorkerSeen]:
+async def list_workers(ledger: WorkerSource) -> list[WorkerSeen]:
     """Return all workers. A dead one is listed until its leases are taken back."""
     return seen_among(await ledger.workers(), ledger.now())
 
@@ -283,10 +283,10 @@ FRESH = 1.0
 
 
 async def living_workers(ledger: Ledger) -> list[WorkerInfo]:
-    return _living(await ledger.workers(), ledger.now())
+    return _live(await ledger.workers(), ledger.now())
 
 
-def _living(views: Sequence[WorkerView], now: float) -> list[WorkerInfo]:
+def _live(views: Sequence[WorkerView], now: float) -> list[WorkerInfo]:
     dead = dead_workers(views, now)
     return [read_info(view.info) for view in views if view.id not in dead]
 
@@ -334,13 +334,13 @@ class RemoteQueue(Struct, frozen=True):
 
 
 async def remote_queue(
-    declarations: RemoteDeclarations, living: Sequence[WorkerInfo], queue: str
+    declarations: RemoteDeclarations, live: Sequence[WorkerInfo], queue: str
 ) -> RemoteQueue | None:
     """Return the remote queue; None if workers of ours serve it, or would."""
     if not _may_be_remote(queue):
         return None
     tasks = tuple(each.task for each in await declarations.of_queue(queue))
-    return _remote_queue(queue, tasks, await declarations.last_claim(queue), living)
+    return _remote_queue(queue, tasks, await declarations.last_claim(queue), live)
 
 
 def _may_be_remote(queue: str) -> bool:
@@ -348,12 +348,12 @@ def _may_be_remote(queue: str) -> bool:
 
 
 def _remote_queue(
-    queue: str, tasks: tuple[str, ...], last: LastClaim | None, living: Sequence[WorkerInfo]
+    queue: str, tasks: tuple[str, ...], last: LastClaim | None, live: Sequence[WorkerInfo]
 ) -> RemoteQueue | None:
     """Build the remote queue. A queue without declared tasks is remote if a program has claimed from it and no worker
     of ours serves it.
     """
-    serving = [info for info in living if queue in info.queues]
+    serving = [info for info in live if queue in info.queues]
     is_ours = any(info.remote is None for info in serving)
     if not tasks and (is_ours or last is None):
         return None
@@ -369,7 +369,7 @@ class Directory(Struct, frozen=True):
 
     views: tuple[WorkerView, ...]
     now: float
-    living: tuple[WorkerInfo, ...]
+    live: tuple[WorkerInfo, ...]
     queues: frozenset[str]
     """Queues that living workers serve; empty if none lives."""
     records: tuple[Record, ...] = ()
@@ -384,12 +384,12 @@ class Directory(Struct, frozen=True):
         declared = [each for each in map(read_declaration, self.records) if each is not None]
         tasks = tuple(each.task for each in declared if each.queue == queue)
         claims = (read_claim(record) for record in self.records if record.id == queue)
-        return _remote_queue(queue, tasks, next((claim for claim in claims if claim), None), self.living)
+        return _remote_queue(queue, tasks, next((claim for claim in claims if claim), None), self.live)
 
 
 def directory(views: Sequence[WorkerView], now: float) -> Directory:
-    living = _living(views, now)
-    return Directory(tuple(views), now, tuple(living), frozenset(queues_of(living)))
+    live = _live(views, now)
+    return Directory(tuple(views), now, tuple(live), frozenset(queues_of(live)))
 
 
 def with_help(wait: Wait, execution: str, workers: Directory) -> Wait:
@@ -398,13 +398,13 @@ def with_help(wait: Wait, execution: str, workers: Directory) -> Wait:
     """
     resume = command("resume", execution)
     if wait.lost and not wait.is_remote:  # the program that ran it starts again, or another one does
-        hint = f"its process is gone; go on with `{resume}` or start a worker"
+        hint = f"its process has ended; continue with `{resume}` or start a worker"
         return replace(wait, hint=hint, commands=(resume,))
     if wait.queue is not None and wait.served is None:
         return _queued(wait, wait.queue, execution, workers)
     overdue = wait.kind in ("timer", "retry") and wait.due is not None and wait.due <= workers.now
     if overdue and not workers.queues:
-        return _no_worker(wait, "its time has come, but ", execution)
+        return _no_worker(wait, "it is due, but ", execution)
     return wait
 
 
@@ -430,7 +430,7 @@ def _no_worker(wait: Wait, so_far: str, execution: str, app: str | None = None, 
     """
     start = _worker_command(app, queue)
     resume = command("resume", execution, *(("--app", app) if app is not None else ()))
-    hint = f"{so_far}no living worker runs on this store: go on here with `{resume}`, or start `{start}`"
+    hint = f"{so_far}no live worker runs on this store: continue here with `{resume}`, or start `{start}`"
     return replace(wait, hint=hint, commands=(resume, start))
 
 

@@ -24,7 +24,7 @@ class FocusedBroker:
         self.broker = broker
         self.ledger = ledger
         self.executions = [execution]
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def follow(self, parent: str | None, execution: str) -> None:
         """Follow a child of a followed execution."""
@@ -36,7 +36,7 @@ class FocusedBroker:
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         """Announce tokens to all processes: timers of other executions may fire in this one."""
-        self._news.set()
+        self._changed.set()
         await self.broker.announce(tokens)
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
@@ -47,7 +47,7 @@ class FocusedBroker:
         worker may run it. Only tokens of remote programs are excluded.
         """
         while True:
-            self._news.clear()
+            self._changed.clear()
             found = [token for execution in self.executions for token in await self.ledger.ready(execution)]
             ready = [token for token in found if token.queue not in self.passed_over]
             ready.sort(key=lambda token: -token.priority)
@@ -60,7 +60,7 @@ class FocusedBroker:
                 return leases
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GLANCE):
-                    await self._news.wait()
+                    await self._changed.wait()
 
     async def close(self) -> None:
         await self.broker.close()

@@ -165,17 +165,17 @@ class RetiredNames:
     def __init__(self, names: Names, reconciler: Reconciler) -> None:
         self._names = names
         self._reconciler = reconciler
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def notice(self) -> None:
         """Note that a name was given up."""
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> None:
         while True:
             if not self._names.given_up:
-                await self._news.wait()
-                self._news.clear()
+                await self._changed.wait()
+                self._changed.clear()
             await asyncio.sleep(LOOK_EVERY)
             if names := self._names.retired():
                 await self._reconciler.take_back(names, "of which this worker had not heard")

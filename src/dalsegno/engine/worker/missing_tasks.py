@@ -43,26 +43,26 @@ class MissingTasks:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._absent: OrderedDict[tuple[str, str], _Absence] = OrderedDict()
+        self._missing: OrderedDict[tuple[str, str], _Absence] = OrderedDict()
 
     def known_for(self, offer: str, queue: str) -> float | None:
         """Return the seconds for which it has been missing; None if that was not checked recently."""
-        found = self._absent.get((offer, queue))
+        found = self._missing.get((offer, queue))
         now = self._now()
         return None if found is None or now >= found.asked + FRESH else now - found.since
 
     def note(self, offer: str, queue: str) -> float:
         """Note that no worker has it. Return the seconds for which it has been missing, 0 if that is new."""
         now = self._now()
-        found = self._absent.setdefault((offer, queue), _Absence(now, now))
+        found = self._missing.setdefault((offer, queue), _Absence(now, now))
         found.asked = now
-        self._absent.move_to_end((offer, queue))
-        if len(self._absent) > REMEMBERED:
-            self._absent.popitem(last=False)
+        self._missing.move_to_end((offer, queue))
+        if len(self._missing) > REMEMBERED:
+            self._missing.popitem(last=False)
         return now - found.since
 
     def found(self, offer: str, queue: str) -> None:
-        self._absent.pop((offer, queue), None)
+        self._missing.pop((offer, queue), None)
 
 
 def pause_before_next_try(missing_for: float, token: str) -> float:
@@ -111,9 +111,9 @@ class TakingUp:
     async def _wake(self, record: Record, trouble: StuckReason) -> None:
         """Remove the record, then wake the token: if it is put to sleep again, a new record is written."""
         await self._records.remove(KIND, record.id)
-        await self._commit(hurried(trouble))
+        await self._commit(hurry_transition(trouble))
 
 
-def hurried(trouble: StuckReason) -> Transition:
+def hurry_transition(trouble: StuckReason) -> Transition:
     """Return the transition that runs the token at once, unless it has run meanwhile."""
     return Transition(trouble.execution, (HurryToken(trouble.id, trouble.attempt or 1),))

@@ -44,7 +44,7 @@ class ObsoleteRuns(RunWatch):
             except OperatorError:
                 continue  # others report the outage
             except Exception:
-                logger.exception("cannot find out which runs have become useless")
+                logger.exception("cannot determine which runs have become obsolete")
                 continue
             for lease in obsolete:
                 self.cancel(lease)

@@ -38,16 +38,18 @@ Announce: TypeAlias = Callable[[Sequence[ReadyToken]], Awaitable[None]]
 
 
 class TokenReleaser:
-    def __init__(self, ledger: Ledger, broker: Broker, committer: Committer, colleagues: LiveWorkers) -> None:
+    def __init__(
+        self, ledger: Ledger, broker: Broker, committer: Committer, live_workers: LiveWorkers
+    ) -> None:
         self._ledger = ledger
         self._broker = broker
         self._committer = committer
         self.trouble: Callable[[StuckReason], None] = lambda trouble: None
         """Receives every token that this process cannot run."""
-        self._colleagues = colleagues
+        self._live_workers = live_workers
         self._put_offs = BackoffCounter()
         self._offers = BackoffCounter()
-        self._breaks = BackoffCounter()
+        self._failures = BackoffCounter()
 
     def note_broken(self, lease: Lease, error: BaseException) -> None:
         """Log an internal error of a step; node failures are values and not handled here. An outage is logged without
@@ -65,10 +67,10 @@ class TokenReleaser:
             error,
             exc_info=error if is_bug else None,
         )
-        times = self._breaks.count(lease)
-        self._tell(lease, f"its step breaks: {error}", times)
+        times = self._failures.count(lease)
+        self._report(lease, f"its step has an internal error: {error}", times)
 
-    def _tell(self, lease: Lease, reason: str, times: int) -> None:
+    def _report(self, lease: Lease, reason: str, times: int) -> None:
         self.trouble(StuckReason("token", lease.token, lease.execution, reason, times, lease.attempt))
 
     async def give_back_broken(self, name: str, lease: Lease) -> None:
@@ -76,18 +78,18 @@ class TokenReleaser:
         failure another process may try it. After further failures it sleeps in the store with exponential backoff,
         and uses no slot meanwhile.
         """
-        times = self._breaks.times(lease)
-        if times > 1 and await self._sleeps(lease, grown(BROKEN_PAUSE, times, LONGEST_BROKEN_PAUSE)):
+        times = self._failures.times(lease)
+        if times > 1 and await self._put_to_sleep(lease, backoff(BROKEN_PAUSE, times, LONGEST_BROKEN_PAUSE)):
             return
         await asyncio.sleep(BROKEN_PAUSE)
         await self.give_back(name, [lease])
 
-    async def _sleeps(self, lease: Lease, pause: float) -> bool:
+    async def _put_to_sleep(self, lease: Lease, pause: float) -> bool:
         """Put the token to sleep in the store and return True on success. What broke the step may break this commit
         too, and the token must not stay leased then. A token that would forget what has woken it sleeps here and is
         handed back.
         """
-        if _would_forget(lease):
+        if _loses_wake_up(lease):
             await asyncio.sleep(pause)
             return False
         try:
@@ -101,15 +103,15 @@ class TokenReleaser:
 
     async def put_off(self, name: str, lease: Lease, pause: float) -> None:
         """Put a token off: it returns after the pause, here or elsewhere."""
-        if _would_forget(lease):
+        if _loses_wake_up(lease):
             pause = min(pause, SHORT_SLEEP)  # in its slot; nothing of its workflow is claimed here meanwhile
-        if not await self._sleeps(lease, pause):
+        if not await self._put_to_sleep(lease, pause):
             await self.give_back(name, [lease])
 
     def note_stored(self, step: Transition) -> None:
         """Reset the failure count of a token whose step was stored."""
-        if self._breaks.known and step.token is not None and not is_put_off(step):  # checked for every step
-            self._breaks.forget(step.token)
+        if self._failures.known and step.token is not None and not is_put_off(step):  # checked for every step
+            self._failures.forget(step.token)
 
     async def give_back(self, name: str, leases: Sequence[Lease]) -> None:
         """Hand leases back, retrying until the store accepts: a token that is neither run nor handed back would stay
@@ -146,10 +148,10 @@ class TokenReleaser:
             return await self._wait_for_task(lease, error, name)
         if isinstance(error, NotRunnableHere) and not isinstance(error, RunsInProgram):
             return await self._offer(lease, error, name)
-        away = await self._passed_on(lease, error)
-        if away is not None and isinstance(await self._committer.commit(away), Applied):
+        moved = await self._moved_to_queue(lease, error)
+        if moved is not None and isinstance(await self._committer.commit(moved), Applied):
             return None
-        if away is not None or not await self._sleeps(lease, self._put_off(lease, str(error))):
+        if moved is not None or not await self._put_to_sleep(lease, self._put_off(lease, str(error))):
             await self.give_back(name, [lease])
         return None
 
@@ -162,10 +164,10 @@ class TokenReleaser:
         logger.log(
             level, "token %s of execution %s is left to others: %s", lease.token, lease.execution, error
         )
-        sleeps, in_a_row = divmod(times, OFFERS_IN_A_ROW)
-        if in_a_row == 0:
-            self._tell(lease, str(error), sleeps)
-            if await self._sleeps(lease, grown(OFFERED_PAUSE, sleeps, LONGEST_OFFERED_PAUSE)):
+        rounds, repeats = divmod(times, OFFERS_IN_A_ROW)
+        if repeats == 0:
+            self._report(lease, str(error), rounds)
+            if await self._put_to_sleep(lease, backoff(OFFERED_PAUSE, rounds, LONGEST_OFFERED_PAUSE)):
                 return
         await self._release(name, [lease], self._broker.offer)
 
@@ -179,10 +181,10 @@ class TokenReleaser:
         if error.missing_for >= LASTING:
             kept = lease.token, lease.execution, str(error), times, lease.attempt, error.offer, lease.queue
             self.trouble(StuckReason("token", *kept))
-        if not await self._sleeps(lease, pause_before_next_try(error.missing_for, lease.token)):
+        if not await self._put_to_sleep(lease, pause_before_next_try(error.missing_for, lease.token)):
             await self.give_back(name, [lease])
 
-    async def _passed_on(self, lease: Lease, error: BaseException) -> Transition | None:
+    async def _moved_to_queue(self, lease: Lease, error: BaseException) -> Transition | None:
         """Return the move of a token to the queue of those that can run it: a turn of a Python workflow goes to
         workers with its code, if any is known; a remote task goes to the queue that its programs claim.
         """
@@ -206,7 +208,7 @@ class TokenReleaser:
     async def _is_served(self, queue: str) -> bool:
         """Return True if a living worker serves the queue; False also during an outage."""
         try:
-            return await self._colleagues.any(lambda info: queue in info.queues)
+            return await self._live_workers.any(lambda info: queue in info.queues)
         except OperatorError:
             return False
 
@@ -215,15 +217,15 @@ class TokenReleaser:
         times = self._put_offs.count(lease)
         level = logging.WARNING if times == 1 else logging.DEBUG
         logger.log(level, "token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
-        self._tell(lease, reason, times)
-        return grown(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
+        self._report(lease, reason, times)
+        return backoff(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
         """Commit a failure in place of a step that the store refused. If the store refuses the failure too, the token
         must not stay leased under a living name: it is put off and shown as a dead letter.
         """
         outcome = await self._committer.commit(failure)
-        if isinstance(outcome, Refused) and not _would_forget(lease):
+        if isinstance(outcome, Refused) and not _loses_wake_up(lease):
             reason = f"the store refuses the step, and its failure too: {outcome.message}"
             due = self._ledger.now() + self._put_off(lease, reason)
             outcome = await self._committer.commit(put_off(lease, due))
@@ -231,7 +233,7 @@ class TokenReleaser:
             raise InternalError(f"the store refuses even to put off token {lease.token}: {outcome.message}")
         return outcome
 
-    async def release_at_last(self, name: str, leases: Sequence[Lease]) -> None:
+    async def release_on_stop(self, name: str, leases: Sequence[Lease]) -> None:
         """Release leases with a single attempt: a process that stops does not wait for an outage to end."""
         leases = with_handed_over(leases)
         try:
@@ -280,13 +282,13 @@ def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
     return [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
 
 
-def _would_forget(lease: Lease) -> bool:
+def _loses_wake_up(lease: Lease) -> bool:
     """Return True for a node that was woken by what it waited for: if it slept again, it would take its wake-up for
     its timeout. Tokens of scripts check for the arrival themselves.
     """
     return lease.kind == "node" and lease.reason == "arrival"
 
 
-def grown(first: float, times: int, longest: float) -> float:
+def backoff(first: float, times: int, longest: float) -> float:
     """Return an exponential backoff pause."""
     return min(first * 2.0 ** min(times - 1, 10), longest)

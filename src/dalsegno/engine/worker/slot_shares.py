@@ -11,9 +11,9 @@ from dalsegno.ports.shares import share_of
 UNKNOWN = ""
 """Workflow of definitions that are not loaded yet: together they count as one."""
 REMEMBERED = 10_000
-FEW = 20
+FEW_DIVISOR = 20
 """A workflow that holds less than one slot in this many never counts as crowding."""
-CROWDS_FOR = 1.0
+CROWDING_SECONDS = 1.0
 """Seconds for which a workflow counts as crowding at least: claims for others cost less while the set stays the
 same.
 """
@@ -94,8 +94,8 @@ class SlotShares:
         if self._unknown:
             self._name_unknown()
         if self.is_bounded and 2 * sum(self._held.values()) >= self._concurrency:
-            equal = max(self.most // len(self._held), self._concurrency // FEW, 1)
-            until = now + CROWDS_FOR
+            equal = max(self.most // len(self._held), self._concurrency // FEW_DIVISOR, 1)
+            until = now + CROWDING_SECONDS
             self._crowding |= {name: until for name, held in self._held.items() if held >= equal}
         if self._crowding:
             self._crowding = {name: until for name, until in self._crowding.items() if until > now}
@@ -103,7 +103,7 @@ class SlotShares:
 
     def holds_few(self, slot: HeldSlot | None) -> bool:
         """Return True if the workflow in the slot holds so few slots that it delays no other."""
-        return slot is not None and self._held[slot.workflow] * FEW <= self._concurrency
+        return slot is not None and self._held[slot.workflow] * FEW_DIVISOR <= self._concurrency
 
     def room(self, name: str) -> int:
         """Return the number of further leases that the workflow may have."""

@@ -83,8 +83,8 @@ def started_transition(lease: Lease, definitions: Definitions, now: float, ago: 
     program = definitions.cached(lease.definition)
     if program is None:
         return None
-    situation = StepInput(program.plan, lease, Body(), now, now)
-    event = run_event("NodeStarted", situation, RunRecord(lease.ready_at, now - ago, lease.attempt))
+    step_input = StepInput(program.plan, lease, Body(), now, now)
+    event = run_event("NodeStarted", step_input, RunRecord(lease.ready_at, now - ago, lease.attempt))
     return shown_as_started(lease, event)
 
 

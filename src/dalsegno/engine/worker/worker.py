@@ -56,7 +56,7 @@ class Worker:
     """A worker of a set of queues: it claims their tokens, runs them and commits their steps.
 
     A worker's heartbeat renews every lease under its name, so the worker must not hold leases that it does not know
-    of. If a reply that may have leased something is lost, the worker gives up its name (``doubt``) and continues
+    of. If a reply that may have leased something is lost, the worker gives up its name (``give_up_name``) and continues
     under a new one as soon as the store knows that. The old name is renewed only while runs leased under it continue;
     then its unknown leases expire.
     """
@@ -114,7 +114,7 @@ class Worker:
         """Times of the next claims for workflows that do not hold their share, and for those that are not
         crowding.
         """
-        self.letting_go = TokenReleaser(ledger, broker, committer, scripts.elsewhere.colleagues)
+        self.releaser = TokenReleaser(ledger, broker, committer, scripts.elsewhere.live_workers)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt, self._runs)
@@ -190,7 +190,7 @@ class Worker:
         try:
             leases = await self.broker.take(name, self.queues, room)
         except OperatorError:
-            self.doubt(name)
+            self.give_up_name(name)
             raise
         self.continuation.claimed(all_of_them=len(leases) < room)
         await self._accept(leases, name)
@@ -223,17 +223,17 @@ class Worker:
             async with asyncio.timeout_at(until):
                 await self._free.wait()
 
-    async def _claim_others(self, wanted: int, than: Iterable[str], *, only_long: bool) -> int:
+    async def _claim_others(self, wanted: int, excluded: Iterable[str], *, only_long: bool) -> int:
         """Claim for other workflows and return the number of leases. While the workflows of the running leases are
         unknown, nothing is claimed.
         """
-        name, full = self.name, [each for each in than if each != UNKNOWN]
+        name, full = self.name, [each for each in excluded if each != UNKNOWN]
         if not full or wanted <= 0:
             return 0
         try:
             leases = await self.ledger.claim_others(name, self.queues, wanted, full, only_long=only_long)
         except OperatorError:
-            self.doubt(name)
+            self.give_up_name(name)
             raise
         self.continuation.claimed(all_of_them=len(leases) < wanted)
         await self._accept(leases, name, are_allowed=True)
@@ -243,18 +243,18 @@ class Worker:
         """Launch claimed tokens and release the others: all of them while the worker stops, those leased under a name
         that was given up meanwhile and not renewed, and those whose slots were taken by executions started here.
         """
-        unwanted = []
+        rejected = []
         for lease in leases:
             is_outdated = self._stopping or name != self.name
             is_allowed = are_allowed or self.shares.allows(lease)
             if is_outdated or self.occupied >= self.concurrency or not is_allowed:
-                unwanted.append(lease)
+                rejected.append(lease)
             else:
                 self._launch(lease, None, name)
-        if unwanted:
-            await self.letting_go.give_back(name, unwanted)
+        if rejected:
+            await self.releaser.give_back(name, rejected)
 
-    def doubt(self, name: str) -> None:
+    def give_up_name(self, name: str) -> None:
         """Give up a name under which tokens may be leased that the worker does not know of."""
         if self.names.give_up(name):
             self.renamed()
@@ -291,14 +291,14 @@ class Worker:
         """
         if self._stopping:
             return  # they are released with all other leases under this name
-        unwanted = []
+        rejected = []
         for lease in kept_leases(new.id, new.definition, 0, kept, applied, self.ledger.now(), new.kind):
             if self.shares.allows(lease):
                 self._launch(lease, None, name)
             else:  # claims have filled the workflow's share while the start was committed
-                unwanted.append(lease)
-        if unwanted:
-            task = asyncio.get_running_loop().create_task(self.letting_go.give_back(name, unwanted))
+                rejected.append(lease)
+        if rejected:
+            task = asyncio.get_running_loop().create_task(self.releaser.give_back(name, rejected))
             self._tasks[task] = name
             task.add_done_callback(self._tasks.pop)
 
@@ -306,7 +306,7 @@ class Worker:
         """Cancel runs of an execution, or of some of its tokens, whose results would be refused. Other processes find
         out by themselves.
         """
-        its = [
+        runs = [
             lease
             for lease in map(self.running.get, self._runs if tokens is None else tokens)
             if lease is not None
@@ -315,7 +315,7 @@ class Worker:
                 or (lease.kind == "task" and task_execution_id(lease.token) == execution)
             )
         ]
-        for lease in its:
+        for lease in runs:
             self._interrupt(lease)
 
     def _interrupt(self, lease: Lease) -> None:
@@ -344,7 +344,7 @@ class Worker:
             await asyncio.gather(*left, return_exceptions=True)
         await self.committer.drain()
         for name in names if self.running else ():
-            await self.letting_go.release_at_last(name, list(self.running.values()))
+            await self.releaser.release_on_stop(name, list(self.running.values()))
 
     def _launch(self, lease: Lease, body: Body | None, name: str) -> None:
         self.running[lease.token] = lease
@@ -378,7 +378,7 @@ class Worker:
                     self._runs[lease.token] = this_run
                     if slot is not None and not slot.is_long:
                         self.shares.may_run_long(slot)
-                going_on = self._continues and self.continuation.may_go_on(
+                going_on = self._continues and self.continuation.may_continue(
                     hops, now - began, lease.priority, holds_few
                 )
                 if is_script(lease):
@@ -395,17 +395,17 @@ class Worker:
                 raise
             self._done(lease, now)
         except BaseException as error:  # noqa: BLE001 - what is no failure is raised again
-            await self._let_go(lease, error, name)
+            await self._release_failed(lease, error, name)
             self._done(lease, now)
         finally:
             if self._heavy is not None:
-                self._heavy.over(lease)
+                self._heavy.release_bytes(lease)
             self.shares.free(slot)
             self._free.set()
             if self.transactions.has(lease):
                 await self.transactions.abandon(lease)
 
-    async def _let_go(self, lease: Lease, error: BaseException, name: str) -> None:
+    async def _release_failed(self, lease: Lease, error: BaseException, name: str) -> None:
         """Release a token whose step cannot be finished here, or not now."""
         if isinstance(error, Heavy):
             error = InternalError(f"a step of execution {lease.execution} was given up after it could be")
@@ -414,17 +414,17 @@ class Worker:
             raise error
         self._runs.pop(lease.token, None)  # nothing is left to cancel
         if isinstance(error, PutOff):
-            await self.letting_go.put_off(name, lease, error.seconds)
+            await self.releaser.put_off(name, lease, error.seconds)
         elif isinstance(error, BadConfiguration | NotRunnableHere):
-            await self.letting_go.leave_to_others(lease, error, name)
+            await self.releaser.leave_to_others(lease, error, name)
         else:
-            self.letting_go.note_broken(lease, error)
-            await self.letting_go.give_back_broken(name, lease)
+            self.releaser.note_broken(lease, error)
+            await self.releaser.give_back_broken(name, lease)
 
     def _done(self, lease: Lease, since: float) -> None:
         """Remove a finished run. After a lost lease the same token may run here a second time; that run stays."""
         if self._heavy is not None and self._heavy.held:
-            self._heavy.over(lease)
+            self._heavy.release_bytes(lease)
         if self.running.get(lease.token) is lease:
             del self.running[lease.token]
             self.started.pop(lease.token, None)
@@ -458,12 +458,12 @@ class Worker:
         self.steps_done += 1
         if isinstance(outcome, Refused):
             step, kept = await self._refused(lease, body, outcome), []
-            outcome = await self.letting_go.commit_failure(lease, step.transition)
+            outcome = await self.releaser.commit_failure(lease, step.transition)
         if not isinstance(outcome, Applied):
             if isinstance(outcome, AlreadyApplied) and kept:
                 # The reply to an earlier attempt was lost; the tokens it kept for this worker are released.
                 then = Applied(tuple([token.id for token in kept]))
-                await self.letting_go.give_back(name, self._kept(lease, kept, then))
+                await self.releaser.give_back(name, self._kept(lease, kept, then))
             return None, None
         if not outcome.kept:
             return None, None
@@ -507,10 +507,10 @@ class Worker:
             outcome = await self.committer.commit(step.transition)
         self.steps_done += 1
         if isinstance(outcome, Applied):
-            return self._go_on(lease, step, kept, outcome, name)
+            return self._continue_with(lease, step, kept, outcome, name)
         if isinstance(outcome, AlreadyApplied) and kept:
             then = Applied(tuple([token.id for token in kept]))
-            await self.letting_go.give_back(name, self._kept(lease, kept, then))
+            await self.releaser.give_back(name, self._kept(lease, kept, then))
         elif isinstance(outcome, Refused):
             await self._fail_refused(lease, outcome, name)
         elif isinstance(outcome, Stale):
@@ -555,7 +555,7 @@ class Worker:
             self.transactions.ended(lease)
         return outcome
 
-    def _go_on(
+    def _continue_with(
         self, lease: Lease, step: ScriptStep, kept: list[NewToken], applied: Applied, name: str
     ) -> Lease | None:
         if step.warm is not None:
@@ -579,7 +579,7 @@ class Worker:
             is_outdated = lease.kind in ("resume", "deadline") and outcome.reason == "version"
             # The task is an execution of its own by now, or the step must read the changed machine.
             if is_handed_over or is_outdated:
-                await self.letting_go.give_back(name, [lease])
+                await self.releaser.give_back(name, [lease])
             return
         answer = await self._commit(lease, instead)
         if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":
@@ -593,8 +593,8 @@ class Worker:
         lease is an execution of its own and starts anew.
         """
         failure = await self.scripts.refused(lease, refused.message)
-        if isinstance(await self.letting_go.commit_failure(lease, failure), Stale):
-            await self.letting_go.give_back(name, [lease])
+        if isinstance(await self.releaser.commit_failure(lease, failure), Stale):
+            await self.releaser.give_back(name, [lease])
 
     def _kept(self, lease: Lease, kept: Sequence[NewToken], applied: Applied) -> list[Lease]:
         now = self.ledger.now()

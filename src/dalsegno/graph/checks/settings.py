@@ -88,7 +88,7 @@ def _concurrency(value: Any, pointer: str, report: Report) -> Concurrency | None
     try:
         return read_concurrency(value)
     except ValueError as error:
-        report.error(pointer, "bad-concurrency", f"'concurrency' makes no sense: {error}.")
+        report.error(pointer, "bad-concurrency", f"'concurrency' is not valid: {error}.")
         return None
 
 

@@ -60,7 +60,7 @@ def _limit(draft: Draft, compiler: ParameterCompiler, report: Report) -> Workflo
     except ValueError as error:
         named = next((name for name in ("limit", "key") if str(error).startswith(f"'{name}'")), None)
         pointer = f"/concurrency/{named}" if named is not None else "/concurrency"
-        report.error(pointer, "wrong-type", f"'concurrency' makes no sense: {error}.")
+        report.error(pointer, "wrong-type", f"'concurrency' is not valid: {error}.")
         return None
 
 

@@ -35,7 +35,7 @@ def front_matter_limit(front_matter: Mapping[str, Any], workflow: str) -> Workfl
         return read_workflow_limit(value, workflow, _over_the_input)
     except (ValueError, ExpressionError) as error:
         of = f" of workflow '{workflow}'" if workflow else ""
-        raise InvalidInput(f"the concurrency{of} makes no sense: {error}") from None
+        raise InvalidInput(f"the concurrency{of} is not valid: {error}") from None
 
 
 def _over_the_input(source: str) -> Expression:

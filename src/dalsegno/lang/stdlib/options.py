@@ -50,7 +50,7 @@ def read_limit(value: Any) -> Concurrency:
     try:
         return read_concurrency(value)
     except ValueError as error:
-        raise ValueError(f"makes no sense: {error}") from None
+        raise ValueError(f"is not valid: {error}") from None
 
 
 def read_version(value: Any) -> int | str:

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from dalsegno import errors as taxonomy
 from dalsegno.engine.operations.dead_letters import DeadLetters, DeadPlace
 from dalsegno.engine.operations.limits import OperatorLimits
-from dalsegno.engine.worker.directory import roll_call, served_queues
+from dalsegno.engine.worker.directory import list_workers, served_queues
 from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError, NotFound, Unavailable
 from dalsegno.server.auth.access import caller_of, needs
@@ -230,5 +230,5 @@ async def workers(services: Services) -> WorkerList:
     """Lists current and recently stopped workers: what they run, since when, and how many leases they hold. A dead
     worker is listed until its leases are reclaimed."""
     return WorkerList(
-        workers=[WorkerStatus.of(seen) for seen in await roll_call(services.client.stack.ledger)]
+        workers=[WorkerStatus.of(seen) for seen in await list_workers(services.client.stack.ledger)]
     )

@@ -219,7 +219,7 @@ class Broadcast:
     def remote(self, held: Held, failure: Failure | None, now: float) -> None:
         """Ignored: only commits matter."""
 
-    def look_soon(self) -> None:
+    def poll_soon(self) -> None:
         """Query soon: another process has committed."""
         if self._feeds and self._looking_soon is None:
             self._looking_soon = asyncio.create_task(self._look_after_pause())

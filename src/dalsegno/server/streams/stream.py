@@ -69,7 +69,7 @@ def broadcast_of(services: ServerServices) -> Broadcast:
         services.changes = Changes(archive, services.client.stack.clock, services.closing)
         services.engine.observe(services.broadcast)
         if services.client.stack.watch is not None:
-            services.client.stack.watch.hear_commits(services.broadcast.look_soon)
+            services.client.stack.watch.on_commit(services.broadcast.poll_soon)
         services.engine.observe(services.changes)
     return services.broadcast
 

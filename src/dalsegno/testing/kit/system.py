@@ -236,9 +236,16 @@ class _OutsideCommitter(Committer):
     """Commits of the test survive the death of a worker, even if a task of that worker made them."""
 
     def commit(
-        self, transition: Transition, *, patient: bool = True, then: Then | None = None, workflow: str = ""
+        self,
+        transition: Transition,
+        *,
+        wait_for_store: bool = True,
+        then: Then | None = None,
+        workflow: str = "",
     ) -> asyncio.Future[Outcome]:
-        return outside().run(super().commit, transition, patient=patient, then=then, workflow=workflow)
+        return outside().run(
+            super().commit, transition, wait_for_store=wait_for_store, then=then, workflow=workflow
+        )
 
 
 class KitEndings(Endings):

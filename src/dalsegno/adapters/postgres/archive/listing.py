@@ -1,4 +1,4 @@
-"""Pages of executions: the statements that run the walks of a plan (see ``listing_plan``)."""
+"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dalsegno.adapters.listing_plan import (
     IndexScan,
     bounds,
     error_words,
-    leads_of,
     merged,
+    plans_of,
     shortest,
 )
 from dalsegno.adapters.postgres.store import Row, Transaction
@@ -23,7 +23,7 @@ from dalsegno.model.search import id_range, names_workflow, words_of
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 MOST_COUNTED = 5000
-"""Rows of a lead up to which it is counted; leads with more are all treated as long."""
+"""Rows of a plan up to which it is counted; plans with more are all treated as long."""
 
 _END = ("", "")
 """The range of ids for a text that is no prefix of one: it contains none."""
@@ -46,9 +46,9 @@ async def page(
         return []
     names = await _named(rows, where.text) if where.text is not None else ()
     asked = _question(where, place, names)
-    seldom = await _seldom(rows, error_words(where, names))
-    lead = await _shortest(rows, leads_of(where, names, seldom), asked)
-    found = merged([await _walk(rows, walk, asked, limit) for walk in lead.walks], limit)
+    rarest_word = await _rarest_word(rows, error_words(where, names))
+    plan = await _shortest(rows, plans_of(where, names, rarest_word), asked)
+    found = merged([await _scan(rows, scan, asked, limit) for scan in plan.scans], limit)
     views = await rows.fetch("listing.views", found)
     by_id = {view[0]: view for view in views}
     return [by_id[name] for name in found]
@@ -88,33 +88,33 @@ def _question(where: ExecutionFilter, place: Found, names: Sequence[str]) -> Que
     return Question(bounds(where, place), checks, (where.ended_since, where.ended_until))
 
 
-async def _seldom(rows: Transaction, words: Sequence[str]) -> str | None:
+async def _rarest_word(rows: Transaction, words: Sequence[str]) -> str | None:
     if not words:
         return None
-    [(seldom,)] = await rows.fetch("listing.seldom_word", words, MOST_COUNTED)
-    return str(seldom)
+    [(rarest_word,)] = await rows.fetch("listing.seldom_word", words, MOST_COUNTED)
+    return str(rarest_word)
 
 
-async def _walk(rows: Transaction, walk: IndexScan, asked: Question, limit: int) -> list[Found]:
-    names, states = zip(*walk.lanes, strict=True)
+async def _scan(rows: Transaction, scan: IndexScan, asked: Question, limit: int) -> list[Found]:
+    names, states = zip(*scan.ranges, strict=True)
     given = (*asked.bounds, limit, names, states, *asked.checks)
-    return [(created_at, name) for created_at, name in await rows.fetch(f"listing.{walk.statement}", *given)]
+    return [(created_at, name) for created_at, name in await rows.fetch(f"listing.{scan.statement}", *given)]
 
 
-async def _shortest(rows: Transaction, leads: Sequence[IndexPlan], asked: Question) -> IndexPlan:
-    choice, count = shortest(leads, MOST_COUNTED), None
+async def _shortest(rows: Transaction, plans: Sequence[IndexPlan], asked: Question) -> IndexPlan:
+    choice, count = shortest(plans, MOST_COUNTED), None
     try:
         while True:
             count = await _count(rows, *choice.send(count), asked)  # type: ignore[arg-type]  # begins with None
     except StopIteration as chosen:
-        lead: IndexPlan = chosen.value
-        return lead
+        plan: IndexPlan = chosen.value
+        return plan
 
 
-async def _count(rows: Transaction, walk: IndexScan, most: int, asked: Question) -> int:
-    """Return how many rows a walk meets, counted up to ``most``."""
-    names, states = zip(*walk.lanes, strict=True)
-    more = asked.ended if walk.statement == "ended" else ()
-    statement = f"listing.count_{walk.statement}"
+async def _count(rows: Transaction, scan: IndexScan, most: int, asked: Question) -> int:
+    """Return how many rows a scan meets, counted up to ``most``."""
+    names, states = zip(*scan.ranges, strict=True)
+    more = asked.ended if scan.statement == "ended" else ()
+    statement = f"listing.count_{scan.statement}"
     [(count,)] = await rows.fetch(statement, *asked.bounds, most, names, states, *more)
     return int(count)

@@ -212,7 +212,7 @@ async def _warn_of_foreign_tables(store: PostgresStore) -> None:
     try:
         tenure = await tenure_of(store)
     except DalSegnoError as error:
-        logger.info("whose the tables of history are cannot be seen now (%s)", error)
+        logger.info("the owner of the history tables cannot be determined now (%s)", error)
         return
     if tenure.writes and not tenure.suffices:
         logger.warning(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from dalsegno.adapters.postgres.archive.partitions import Days
-from dalsegno.adapters.postgres.claim.limit_queues import open_lines, tell_opened
+from dalsegno.adapters.postgres.claim.limit_queues import announce_opened, open_lines
 from dalsegno.adapters.postgres.commit.columns import columns
 from dalsegno.adapters.postgres.commit.workspace import UNFINISHED
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
@@ -87,7 +87,7 @@ class Removal:
             went, more = await self._remove(rows, numbers, freed)
             opened = await open_lines(rows, freed)
         if opened:
-            await tell_opened(self.store)
+            await announce_opened(self.store)
         return went, more
 
     async def _remove(self, rows: Transaction, numbers: list[int], freed: set[str]) -> tuple[list[str], bool]:
@@ -171,7 +171,7 @@ async def sweep(store: PostgresStore, limit: int) -> int:
         gone = await _sweep(tx, limit, freed)
         opened = await open_lines(tx, freed)
     if opened:
-        await tell_opened(store)
+        await announce_opened(store)
     return gone
 
 

@@ -70,7 +70,7 @@ class Claims:
         return [row for row in rows if not row[-1]], [row for row in rows if row[-1]]
 
     def given(self, worker: str, columns: Sequence[Any]) -> Lease:
-        """Return the lease and remember it, so that its commit may take the short way."""
+        """Return the lease and remember it, so that its commit may take the fast path."""
         lease = Lease(*columns[:FLIGHT])
         number, state, seq, live, priority, touched_at, notify, version = columns[FLIGHT:]
         if state == "RUNNING" and not lease.scope:

@@ -38,7 +38,7 @@ async def open_lines(tx: Transaction, keys: Collection[str]) -> bool:
     return bool(await tx.fetch("limits.open", list(keys)))
 
 
-async def tell_opened(store: PostgresStore) -> None:
+async def announce_opened(store: PostgresStore) -> None:
     """Wake waiting workers. If the message is lost, their next poll finds the tokens."""
     with contextlib.suppress(OperatorError):
         await store.fetch("limits.tell", CHANNEL, NEWS)

@@ -56,7 +56,7 @@ class LimitedClaims:
             if len(chosen) < wanted and not (claim.more and changed):
                 break
         if openings:
-            self.store.tell_opening(min(openings))
+            self.store.announce_opening(min(openings))
         return leases, void
 
     async def lease(self, worker: str, named: Sequence[Key]) -> dict[Key, Lease]:

@@ -32,7 +32,7 @@ time; in a burst that is most of the timers. Without a waiting worker nothing is
 be free sooner.
 """
 TIMER_INTERVAL = 0.002
-NOBODY: tuple[str, list[str], int] = ("", [], 0)
+NO_WORKER: tuple[str, list[str], int] = ("", [], 0)
 
 
 class PlainWake(Struct, frozen=True):
@@ -40,15 +40,15 @@ class PlainWake(Struct, frozen=True):
     """Rows of ``leases.wake_plain``."""
     leases: list[Lease]
     """What was leased to the worker that waited here."""
-    unwanted: bool = False
+    is_handed_back: bool = False
     """That worker no longer waited, and the leases were handed back."""
 
 
 class TimerWaker:
-    def __init__(self, store: PostgresStore, claims: Claims, takers: WaitingWorkers) -> None:
+    def __init__(self, store: PostgresStore, claims: Claims, waiting_workers: WaitingWorkers) -> None:
         self.store = store
         self.claims = claims
-        self.takers = takers
+        self.waiting_workers = waiting_workers
 
     async def wake(self, limit: int) -> Woken:
         """Wake due tokens, usually in one statement.
@@ -61,41 +61,41 @@ class TimerWaker:
         now = self.store.saw(seen)
         plain = [row for row in woken.rows if row[IS_PLAIN]]
         ready = tuple(
-            ReadyToken(*READY(row[WOKEN:])) for row in plain if woken.unwanted or not row[IS_LEASED]
+            ReadyToken(*READY(row[WOKEN:])) for row in plain if woken.is_handed_back or not row[IS_LEASED]
         )
         others = sum(row[IS_PLAIN] is False for row in woken.rows)
-        handed = 0 if woken.unwanted else len(woken.leases)
-        if not others and not _has_come(opens_at, now):
-            return Woken(ready, _first(due, opens_at), handed)
+        leased_count = 0 if woken.is_handed_back else len(woken.leases)
+        if not others and not _is_due(opens_at, now):
+            return Woken(ready, _first(due, opens_at), leased_count)
         if others:
             ready += await self._wake_by_rules(limit - len(plain))
-        if _has_come(opens_at, now):
+        if _is_due(opens_at, now):
             ready += tuple(await self.claims.limited.open_due())
         [(_, due, opens_at)] = await self.store.fetch("leases.soonest")
-        return Woken(ready, _first(due, opens_at), handed)
+        return Woken(ready, _first(due, opens_at), leased_count)
 
     async def _wake_plain(self, limit: int) -> PlainWake:
         """Wake tokens and lease them to a worker that waits here. If it no longer waits, they are ready for all."""
-        taker = self.takers.promise()
-        wanted = (taker.worker, list(taker.queues), taker.limit) if taker is not None else NOBODY
+        waiting = self.waiting_workers.reserve()
+        wanted = (waiting.worker, list(waiting.queues), waiting.limit) if waiting is not None else NO_WORKER
         now = self.store.given_now()
-        ahead = AHEAD if taker is not None and now is None else 0.0
+        ahead = AHEAD if waiting is not None and now is None else 0.0
         try:
             rows = await self.store.fetch("leases.wake_plain", now, limit, ahead, *wanted)
             if ahead:
                 await self._until_all_are_due(rows)
         except BaseException as error:
-            if taker is not None:
+            if waiting is not None:
                 lost = error if isinstance(error, OperatorError) else Unavailable("a wake was interrupted")
-                self.takers.break_promise(taker, lost)
+                self.waiting_workers.fail_reservation(waiting, lost)
             raise
-        if taker is None:
+        if waiting is None:
             return PlainWake(rows, [])
-        leases = [self.claims.given(taker.worker, row[WOKEN:]) for row in rows if row[IS_LEASED]]
-        if self.takers.keep(taker, leases):
+        leases = [self.claims.given(waiting.worker, row[WOKEN:]) for row in rows if row[IS_LEASED]]
+        if self.waiting_workers.keep(waiting, leases):
             return PlainWake(rows, leases)
-        await self.claims.release(taker.worker, leases)
-        return PlainWake(rows, leases, unwanted=True)
+        await self.claims.release(waiting.worker, leases)
+        return PlainWake(rows, leases, is_handed_back=True)
 
     async def _until_all_are_due(self, rows: list[Row]) -> None:
         """Wait until all rows are due: nothing begins or can be claimed before its time."""
@@ -111,7 +111,7 @@ class TimerWaker:
             return await self.claims.change(tx, rows, _wake)
 
 
-def _has_come(at: float | None, now: float) -> bool:
+def _is_due(at: float | None, now: float) -> bool:
     return at is not None and at <= now
 
 

@@ -1,7 +1,7 @@
 """Workers of this process that wait for work, and leased tokens that killed workers before.
 
 - A due timer is leased to a waiting worker by the statement that wakes it, so that it needs no claim. While the
-  statement runs, the worker has a promise of its outcome and waits for that in any case.
+  statement runs, the worker has a reservation of its outcome and waits for that in any case.
 - A worker holds at most one token that killed workers before, so a claim leaves others behind although more were
   requested. The end of such a lease makes nothing ready and would not be announced: therefore waiting workers are
   woken.
@@ -20,7 +20,7 @@ from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Stale, T
 
 class SuspectTokens:
     def __init__(self) -> None:
-        self.tell: Callable[[], None] = lambda: None
+        self.on_ended: Callable[[], None] = lambda: None
         """Called when such a lease has ended."""
         self._leased: set[Key] = set()
 
@@ -48,7 +48,7 @@ class SuspectTokens:
     def _end(self, keys: Collection[Key]) -> None:
         if not self._leased.isdisjoint(keys):
             self._leased.difference_update(keys)
-            self.tell()
+            self.on_ended()
 
 
 def is_suspect(lease: Lease) -> bool:
@@ -58,75 +58,81 @@ def is_suspect(lease: Lease) -> bool:
 class WaitingWorker:
     """One wait of one worker: how many tokens of which queues it takes, the event it waits for, and its last claim."""
 
-    __slots__ = ("asked_at", "limit", "news", "promise", "queues", "worker")
+    __slots__ = ("asked_at", "changed", "limit", "queues", "reservation", "worker")
 
     def __init__(
-        self, worker: str, queues: frozenset[str], limit: int, news: asyncio.Event, asked_at: float
+        self, worker: str, queues: frozenset[str], limit: int, changed: asyncio.Event, asked_at: float
     ) -> None:
         self.worker = worker
         self.queues = queues
         self.limit = limit
-        self.news = news
+        self.changed = changed
         self.asked_at = asked_at
-        self.promise: asyncio.Future[list[Lease]] | None = None
+        self.reservation: asyncio.Future[list[Lease]] | None = None
 
     def is_free(self) -> bool:
         """Return True if no work is known yet that it could get."""
-        return self.promise is None and not self.news.is_set()
+        return self.reservation is None and not self.changed.is_set()
 
-    async def kept_promise(self) -> list[Lease]:
+    async def reserved(self) -> list[Lease]:
         """Return what was leased to it meanwhile. Raises if that cannot be known."""
-        return await self.promise if self.promise is not None else []
+        return await self.reservation if self.reservation is not None else []
 
 
 class WaitingWorkers:
     def __init__(self, suspects: SuspectTokens | None = None) -> None:
         self.suspects = suspects or SuspectTokens()
-        self.tell: Callable[[WaitingWorker], None] = lambda taker: None
+        self.on_leased: Callable[[WaitingWorker], None] = lambda waiting: None
         """Called when a worker has got something."""
         self._waiting: dict[WaitingWorker, None] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, taker: WaitingWorker) -> None:
-        self._waiting[taker] = None
+    def add(self, waiting: WaitingWorker) -> None:
+        self._waiting[waiting] = None
 
-    def remove(self, taker: WaitingWorker) -> None:
+    def remove(self, waiting: WaitingWorker) -> None:
         """Remove a worker that no longer waits."""
-        del self._waiting[taker]
-        if taker.promise is not None and not taker.promise.cancel() and not taker.promise.cancelled():
-            taker.promise.exception()  # retrieve the exception so that asyncio does not log it
+        del self._waiting[waiting]
+        if (
+            waiting.reservation is not None
+            and not waiting.reservation.cancel()
+            and not waiting.reservation.cancelled()
+        ):
+            waiting.reservation.exception()  # retrieve the exception so that asyncio does not log it
 
     def room(self, queues: Collection[str]) -> int:
         """Return how many tokens of these queues the waiting workers would take.
 
-        A worker that was woken or has a promise already may have no room left, and does not count.
+        A worker that was woken or has a reservation already may have no room left, and does not count.
         """
         return sum(
-            taker.limit for taker in self._waiting if taker.is_free() and taker.queues.issuperset(queues)
+            waiting.limit
+            for waiting in self._waiting
+            if waiting.is_free() and waiting.queues.issuperset(queues)
         )
 
-    def promise(self) -> WaitingWorker | None:
-        """Give a promise to the worker that takes most tokens, of those without one."""
-        free = [taker for taker in self._waiting if taker.promise is None]
-        chosen = max(free, key=lambda taker: taker.limit, default=None)
+    def reserve(self) -> WaitingWorker | None:
+        """Reserve leases for the waiting worker that takes most tokens, of those without a reservation."""
+        free = [waiting for waiting in self._waiting if waiting.reservation is None]
+        chosen = max(free, key=lambda waiting: waiting.limit, default=None)
         if chosen is not None:
-            chosen.promise = asyncio.get_running_loop().create_future()
+            chosen.reservation = asyncio.get_running_loop().create_future()
         return chosen
 
-    def keep(self, taker: WaitingWorker, leases: list[Lease]) -> bool:
+    def keep(self, waiting: WaitingWorker, leases: list[Lease]) -> bool:
         """Return True if the worker still waits for the leases; if not, they must be handed back."""
-        if taker.promise is None or taker.promise.done():
+        if waiting.reservation is None or waiting.reservation.done():
             return False
-        taker.promise.set_result(leases)
-        taker.promise = taker.promise if leases else None
+        waiting.reservation.set_result(leases)
+        waiting.reservation = waiting.reservation if leases else None
         if leases:
-            self.tell(taker)
+            self.on_leased(waiting)
         return True
 
-    def break_promise(self, taker: WaitingWorker, error: Exception) -> None:
-        """Fail the promise: tokens may have been leased to the worker without confirmation."""
-        if taker.promise is not None and not taker.promise.done():
-            taker.promise.set_exception(error)
-            self.tell(taker)
+    def fail_reservation(self, waiting: WaitingWorker, error: Exception) -> None:
+        """Fail the reservation: tokens may have been leased to the worker without confirmation."""
+        if waiting.reservation is not None and not waiting.reservation.done():
+            waiting.reservation.set_exception(error)
+            self.on_leased(waiting)

@@ -1,4 +1,4 @@
-"""Executions cached from this process's own commits and claims, and commits based on them (the short way).
+"""Executions cached from this process's own commits and claims, and commits based on them (the fast path).
 
 - Every change of an execution's rows increments the version of its flight row; only claims do not, and they change
   only ready tokens. So a cached row is valid as long as the stored version is the same, without messages between
@@ -43,7 +43,7 @@ class CachedExecutions:
     def __init__(self) -> None:
         self._flights: dict[str, Flight] = {}
         self.hits = 0
-        """Transitions that took the short way."""
+        """Transitions that took the fast path."""
 
     def note(self, flight: Flight) -> None:
         """Cache a flight as it is stored now.
@@ -51,7 +51,7 @@ class CachedExecutions:
         Of its tokens only leased ones are kept: others change them under a new version only. Without any, this
         process could commit nothing of it.
         """
-        flight.settle_down()
+        flight.mark_stored()
         if flight.tokens and flight.row.ended_at is None:
             self._keep(flight)
         else:
@@ -91,21 +91,21 @@ class CachedExecutions:
         return flight
 
     async def commit(self, store: PostgresStore, batch: Sequence[Transition]) -> dict[int, Outcome]:
-        """Apply those of a batch that may take the short way; return outcomes by index. The others are untouched."""
+        """Apply those of a batch that may take the fast path; return outcomes by index. The others are untouched."""
         chosen: dict[int, Flight] = {}
-        beside: set[str] = set()
+        excluded: set[str] = set()
         scripts: list[int] = []
         for place, transition in enumerate(batch):
             flight = self.take(transition)
             if flight is None:
-                beside.add(transition.execution)
+                excluded.add(transition.execution)
             else:
                 chosen[place] = flight
                 if flight.machine is not None:
                     scripts.append(place)
         if len(scripts) > 1:
-            beside |= _overtaken([batch[place] for place in scripts])
-        chosen = {place: flight for place, flight in chosen.items() if flight.row.id not in beside}
+            excluded |= _saved_too_early([batch[place] for place in scripts])
+        chosen = {place: flight for place, flight in chosen.items() if flight.row.id not in excluded}
         if not chosen:
             return {}
         for flight in chosen.values():
@@ -163,7 +163,7 @@ class KnownWorkspace(PostgresWorkspace):
 def _settle(
     batch: Sequence[Transition], chosen: dict[int, Flight], now: float
 ) -> tuple[dict[int, Outcome], Changes | None]:
-    """Settle the chosen steps. None instead of changes: one is not plain, and all take the long way."""
+    """Settle the chosen steps. None instead of changes: one is not plain, and all take the slow path."""
     loaded = LoadedRows()
     loaded.fresh = _spawned(batch, chosen)
     for flight in chosen.values():
@@ -187,7 +187,7 @@ def _stops(flights: Sequence[Flight], changes: Changes) -> list[Any]:
 
 
 def _is_plain_step(transition: Transition, token: TokenRow, flight: Flight) -> bool:
-    """Return True if a step is known to apply. One that does not would send all others the long way with it."""
+    """Return True if a step is known to apply. One that does not would make all others take the slow path with it."""
     row = flight.row
     return (
         token.fence == transition.fence
@@ -201,13 +201,13 @@ def _is_plain_step(transition: Transition, token: TokenRow, flight: Flight) -> b
     )
 
 
-def _overtaken(steps: Sequence[Transition]) -> set[str]:
+def _saved_too_early(steps: Sequence[Transition]) -> set[str]:
     """Return the scripts whose machine is saved in a batch together with another step of theirs.
 
     The run that saves it has usually not seen the other step, so its save would be stale.
     """
-    several = Counter(step.execution for step in steps)
-    return {step.execution for step in steps if several[step.execution] > 1 and _saves(step)}
+    counts = Counter(step.execution for step in steps)
+    return {step.execution for step in steps if counts[step.execution] > 1 and _saves(step)}
 
 
 def _saves(step: Transition) -> bool:

@@ -93,7 +93,7 @@ class Changes:
         for name, flight in self.executions.items():
             if name in self.created:
                 continue
-            if flight.goes_on():
+            if flight.only_counts():
                 steps.advance(flight)
             else:
                 moves.append(moved_flight(flight))
@@ -123,7 +123,7 @@ class Changes:
             not (self.created or self._are_rare())
             and all(is_plain(row) for row, _ in self.spawned.values())
             and all(is_asleep(row) for row, _ in self.tokens.values())
-            and all(flight.goes_on() or flight.has_just_ended() for flight in self.executions.values())
+            and all(flight.only_counts() or flight.has_just_ended() for flight in self.executions.values())
         )
 
     def _are_rare(self) -> bool:

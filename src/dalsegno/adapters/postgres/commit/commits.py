@@ -41,14 +41,14 @@ class Commits:
         self.known = CachedExecutions()
         self.suspects = SuspectTokens()
         self.open_starts = OpenStarts(store)
-        self.short_way_failures = 0
-        """How often the short way failed as a whole. A rare failure is normal, such as a batch that is sent again. """
+        self.fast_path_failures = 0
+        """How often the fast path failed as a whole. A rare failure is normal, such as a batch that is sent again. """
         self._deferrals: dict[str, int] = {}
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:
             return []
-        done = await self._commit_shortly(batch)
+        done = await self._commit_fast(batch)
         if len(done) == len(batch):
             return [done[place] for place in range(len(batch))]
         left = [step for place, step in enumerate(batch) if place not in done]
@@ -65,7 +65,7 @@ class Commits:
         except OperatorError as error:
             return [Unconfirmed(error)] * len(left)
 
-    async def _commit_shortly(self, batch: Sequence[Transition]) -> dict[int, Outcome]:
+    async def _commit_fast(self, batch: Sequence[Transition]) -> dict[int, Outcome]:
         """Commit those that can be written without reading first; return outcomes by index."""
         done: dict[int, Outcome] = {}
         try:
@@ -90,15 +90,17 @@ class Commits:
         return done
 
     def _note_failure(self, error: Exception) -> None:
-        """Log a failure of the short way: the first one, and whenever there are ten times as many.
+        """Log a failure of the fast path: the first one, and whenever there are ten times as many.
 
-        The long way hides it, so a lasting fault would otherwise only show as slowness.
+        The slow path hides it, so a lasting fault would otherwise only show as slowness.
         """
-        self.short_way_failures += 1
-        count = self.short_way_failures
+        self.fast_path_failures += 1
+        count = self.fast_path_failures
         if count == 10 ** (len(str(count)) - 1):
             logger.warning(
-                "a batch could not go the short way and went the long one (%d so far)", count, exc_info=error
+                "the fast path failed for a batch, which took the slow path (%d so far)",
+                count,
+                exc_info=error,
             )
 
     async def _commit(self, batch: Sequence[Transition]) -> list[Outcome]:
@@ -147,9 +149,7 @@ class Commits:
                 for execution in waiting:
                     self._deferrals.pop(execution, None)
                 waiting = []
-        raise Unavailable(
-            "other processes change the same tokens again and again; the commit can be sent again"
-        )
+        raise Unavailable("other processes keep changing the same tokens; the commit can be sent again")
 
     async def _try(
         self, batch: Sequence[Transition], waiting: Sequence[str], elsewhere: set[str], *, careful: bool
@@ -261,5 +261,5 @@ def _refused(step: Transition, error: Exception) -> Refused:
         code = f" (SQLSTATE {state})" if state else ""
         logger.warning("a step of execution %s is refused: %s%s", step.execution, error, code)
         return Refused(str(error))
-    logger.error("a step of execution %s breaks the rules", step.execution, exc_info=error)
+    logger.error("internal error while a step of execution %s was applied", step.execution, exc_info=error)
     return Refused(f"internal error while applying the step: {type(error).__name__}: {error}")

@@ -90,12 +90,12 @@ class Flight:
         self._made += (name,)
         return made
 
-    def settle_down(self) -> None:
+    def mark_stored(self) -> None:
         """Mark the changes as stored, and keep only what the next step may need."""
         self.tokens = {name: token for name, token in self.tokens.items() if token.state == "leased"}
         self.spawned.clear()
         self.moved_away = NONE
-        kept = self._put_machine_away()
+        kept = self._trim_machine()
         if self._made:
             for name in self._made:
                 if name not in kept:
@@ -105,7 +105,7 @@ class Flight:
         self.seen_at = self.row.touched_at
         self.stands = self.row.state != "RUNNING"
 
-    def _put_machine_away(self) -> tuple[str, ...]:
+    def _trim_machine(self) -> tuple[str, ...]:
         """Drop the machine's snapshot, which is large, and its inbox if it is large; return what is kept with it."""
         if self.machine is None:
             return ()
@@ -115,7 +115,7 @@ class Flight:
         self.machine.snapshot = None
         return ("inbox",)
 
-    def goes_on(self) -> bool:
+    def only_counts(self) -> bool:
         """Return True if only its counters have changed."""
         return self.row.state == "RUNNING" and not self.stands
 

@@ -110,7 +110,7 @@ class MachineWorkspace:
         self.changes.freed.add(key)
         return heads
 
-    def let_go(self, execution: str) -> Collection[str]:
+    def release_slots(self, execution: str) -> Collection[str]:
         flight = self._flights[execution]
         held = [key for key, holder in self.changes.held if holder == flight.number]
         if flight.born_here:

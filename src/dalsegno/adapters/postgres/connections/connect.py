@@ -50,8 +50,8 @@ def name_of(url: str, purpose: Purpose = "") -> str:
 def process_of(name: str, address: str | None) -> ConnectedProcess:
     """Return the process to which a connection of this name belongs."""
     found = OURS.fullmatch(name)
-    version, whose = (found["version"], found["whose"]) if found else (None, None)
-    return ConnectedProcess(whose or "", version, address)
+    version, process = (found["version"], found["whose"]) if found else (None, None)
+    return ConnectedProcess(process or "", version, address)
 
 
 def _given_by(url: str) -> str:
@@ -65,7 +65,7 @@ def _this_process() -> str:
 
 logger = logging.getLogger("dalsegno.postgres")
 
-SAY_AGAIN = 30.0
+REMIND_AFTER = 30.0
 """Seconds between two log lines about a missing primary: steps in progress retry all the time."""
 
 
@@ -74,7 +74,7 @@ class ConnectionRecycler:
 
     def __init__(self, pool: Any) -> None:
         self._pools = [pool]
-        self._said_at: float | None = None
+        self._logged_at: float | None = None
 
     def add(self, pool: Any) -> None:
         """Add another pool whose sessions become useless together with those of the first."""
@@ -87,23 +87,23 @@ class ConnectionRecycler:
             for pool in self._pools:
                 await pool.expire_connections()
             if state == READ_ONLY:
-                self._say_no_primary(error)
+                self._log_no_primary(error)
 
-    def _say_no_primary(self, error: Exception) -> None:
+    def _log_no_primary(self, error: Exception) -> None:
         now = time.monotonic()
-        if self._said_at is not None and now - self._said_at < SAY_AGAIN:
+        if self._logged_at is not None and now - self._logged_at < REMIND_AFTER:
             return
-        self._said_at = now
+        self._logged_at = now
         logger.warning(
-            "PostgreSQL takes no writes (%s): it is a standby, or has become one. Its connections are given up and "
-            "the primary is looked for. Name all servers in the store's URL, with target_session_attrs=read-write",
+            "PostgreSQL accepts no writes (%s): it is a standby, or has become one. Its connections are closed and "
+            "the primary is searched for. Name all servers in the store's URL, with target_session_attrs=read-write",
             error,
         )
 
 
-AT_ONE_OF_SEVERAL = 5.0
+SECONDS_PER_SERVER = 5.0
 """Seconds within which a server has to answer while there is another one to try."""
-ASK_THE_NEXT = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
+TRY_THE_NEXT = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
 """The server is away, starting, or not what ``target_session_attrs`` selects; any other error is raised at once,
 as by the driver.
 """
@@ -115,21 +115,21 @@ async def connect(url: str, *, timeout: float = 60.0, **options: Any) -> Any:  #
     clock = asyncio.get_running_loop().time
     until = clock() + timeout
     *others, last = one_by_one(url)
-    unfit: Exception | None = None
-    away: Exception | None = None
+    mismatch: Exception | None = None
+    unreachable: Exception | None = None
     for number, other in enumerate(others):
         share = (until - clock()) / (len(others) + 1 - number)
         try:
-            return await asyncpg.connect(other, timeout=min(share, AT_ONE_OF_SEVERAL), **options)
+            return await asyncpg.connect(other, timeout=min(share, SECONDS_PER_SERVER), **options)
         except asyncpg.TargetServerAttributeNotMatched as error:
-            unfit = error
-        except ASK_THE_NEXT as error:
-            away = error
+            mismatch = error
+        except TRY_THE_NEXT as error:
+            unreachable = error
     try:
         return await asyncpg.connect(last, timeout=max(until - clock(), 0.0), **options)
     except asyncpg.TargetServerAttributeNotMatched:
-        if away is not None:
-            raise away from unfit  # it may be the one that is meant
+        if unreachable is not None:
+            raise unreachable from mismatch  # it may be the one that is meant
         raise
 
 

@@ -92,7 +92,7 @@ def naming(name: str) -> dict[str, str]:
     return {"application_name": name}
 
 
-async def find_way(url: str) -> ConnectionMode:
+async def find_mode(url: str) -> ConnectionMode:
     """Make one connection to find out if the session's settings are accepted."""
     name = name_of(url)
     connection = await connect_alone(url, name, CONNECT_SECONDS)

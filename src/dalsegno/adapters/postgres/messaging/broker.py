@@ -25,31 +25,31 @@ LOOK_EVERY = 15.0
 """Seconds between two claims of a worker without messages."""
 LOOK_ALONE = 1.0
 """The same if messages do not arrive."""
-ON_THE_WAY = 0.1
+MESSAGE_DELAY = 0.1
 """Longest delay of a message in seconds."""
-SPARE = 2
+SPARE_WAKES = 2
 """Idle processes woken in addition to those needed: one of them may have died since."""
 REMEMBERED = 1000
 """Most processes whose last wake is remembered; their names are always new."""
 LONGEST_SILENCE = 0.1
 """Longest time in seconds for which a process that is repeatedly woken in vain does not report idle."""
-ANSWERED_AFTER = LONGEST_SILENCE + 2 * ON_THE_WAY
+ANSWERED_AFTER = LONGEST_SILENCE + 2 * MESSAGE_DELAY
 """Seconds after an announcement within which a process may first report that it was idle for it."""
-COURTESY = 1.5 * LONGEST_SILENCE
+OFFER_PAUSE = 1.5 * LONGEST_SILENCE
 """Seconds for which a process that has offered tokens to others claims nothing: it would only get them again, and
 the others may be silent just then.
 """
 
 
 class PostgresBroker:
-    def __init__(self, ledger: Ledger, listener: Listener, takers: WaitingWorkers) -> None:
+    def __init__(self, ledger: Ledger, listener: Listener, waiting_workers: WaitingWorkers) -> None:
         self.ledger = ledger
         self.listener = listener
-        self.takers = takers
-        self.takers.tell = self._hand_over
-        self.takers.suspects.tell = self._tell
-        self._news = asyncio.Event()
-        self._said: set[str] = set()
+        self.waiting_workers = waiting_workers
+        self.waiting_workers.on_leased = self._hand_over
+        self.waiting_workers.suspects.on_ended = self._wake_all
+        self._changed = asyncio.Event()
+        self._reported: set[str] = set()
         """Queues for which this process has reported idle since it was last woken."""
         self._idle: dict[str, frozenset[str]] = {}
         """Other processes that have reported idle, and their queues."""
@@ -59,8 +59,8 @@ class PostgresBroker:
         """When each of the other processes was last woken from here: it has seen all announcements until then."""
         self._unsure_at = -math.inf
         """When something was last announced without knowing that another process takes it."""
-        self._in_vain = 0
-        self._courteous_until = -math.inf
+        self._vain_wakes = 0
+        self._paused_until = -math.inf
         self._exhausted: tuple[str, frozenset[str], asyncio.Event, float] | None = None
         """The worker that took less than it asked for, the queues, the event from before that claim, and its time. """
 
@@ -70,8 +70,8 @@ class PostgresBroker:
         if not tokens:
             return
         queues = {token.queue for token in tokens}
-        left = len(tokens) - self.takers.room(queues)
-        self._tell()
+        left = len(tokens) - self.waiting_workers.room(queues)
+        self._wake_all()
         if left > 0 or "" in queues:
             self._wake_others(queues, left)
         else:
@@ -79,27 +79,28 @@ class PostgresBroker:
 
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         """Wake all other processes: it is not known here which can run the tokens."""
-        self._courteous_until = _clock() + COURTESY
+        self._paused_until = _clock() + OFFER_PAUSE
         self._wake_others({token.queue for token in tokens}, len(self._idle))
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         served = frozenset(queues)
         leases = await self._wait_if_exhausted(worker, served, limit)
         while not leases:
-            if self._courteous_until > _clock():
-                await asyncio.sleep(self._courteous_until - _clock())
-            news = self._news  # taken before the claim: tokens that become ready during it set this event
+            if self._paused_until > _clock():
+                await asyncio.sleep(self._paused_until - _clock())
+            # Taken before the claim: tokens that become ready during it set this event.
+            changed = self._changed
             asked_at = _clock()
             leases = await self.ledger.claim(worker, queues, limit)
             if not leases:
-                leases = await self._wait(WaitingWorker(worker, served, limit, news, asked_at))
+                leases = await self._wait(WaitingWorker(worker, served, limit, changed, asked_at))
             elif len(leases) < limit and not any(map(is_suspect, leases)):
-                self._exhausted = (worker, served, news, asked_at)
-        self._in_vain = 0
+                self._exhausted = (worker, served, changed, asked_at)
+        self._vain_wakes = 0
         return leases
 
     async def close(self) -> None:
-        self._tell()
+        self._wake_all()
         if _clock() - self._unsure_at < ANSWERED_AFTER:
             self.listener.send(Message(self.listener.name, news=True))
         await self.listener.close()
@@ -116,36 +117,36 @@ class PostgresBroker:
             return []
         return await self._wait(WaitingWorker(worker, queues, limit, *last[2:]))
 
-    async def _wait(self, taker: WaitingWorker) -> list[Lease]:
+    async def _wait(self, waiting: WaitingWorker) -> list[Lease]:
         """Wait for news; return what was handed to the worker meanwhile."""
-        self.takers.add(taker)
+        self.waiting_workers.add(waiting)
         try:
-            silence = min(self._in_vain * 0.005, LONGEST_SILENCE)
-            if not silence or not await _happens(taker.news, silence):
-                self._say_idle(taker.queues, taker.asked_at)
+            delay = min(self._vain_wakes * 0.005, LONGEST_SILENCE)
+            if not delay or not await _is_set_within(waiting.changed, delay):
+                self._report_idle(waiting.queues, waiting.asked_at)
                 pause = LOOK_EVERY if self.listener.working else LOOK_ALONE
-                await _happens(taker.news, pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that processes do not look in step
-            return await taker.kept_promise()
+                await _is_set_within(waiting.changed, pause * random.uniform(0.8, 1.2))  # noqa: S311 - so that processes do not look in step
+            return await waiting.reserved()
         finally:
-            self.takers.remove(taker)
+            self.waiting_workers.remove(waiting)
 
-    def _hand_over(self, taker: WaitingWorker) -> None:
+    def _hand_over(self, waiting: WaitingWorker) -> None:
         """Stop the worker's wait: it was leased all that is known here, and need not claim."""
-        is_all = not taker.news.is_set()
-        self._tell()
+        is_all = not waiting.changed.is_set()
+        self._wake_all()
         if is_all:
-            self._exhausted = (taker.worker, taker.queues, self._news, taker.asked_at)
+            self._exhausted = (waiting.worker, waiting.queues, self._changed, waiting.asked_at)
 
-    def _say_idle(self, queues: Collection[str], asked_at: float) -> None:
-        if self.listener.working and not self._said.issuperset(queues):
-            self._said.update(queues)
+    def _report_idle(self, queues: Collection[str], asked_at: float) -> None:
+        if self.listener.working and not self._reported.issuperset(queues):
+            self._reported.update(queues)
             since = _clock() - asked_at
-            self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=since))
+            self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._reported)), since=since))
 
-    def _tell(self) -> None:
+    def _wake_all(self) -> None:
         """Wake every worker that waits here; the next news set another event."""
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # -- other processes --------------------------------------------------------------------------------------
 
@@ -153,11 +154,11 @@ class PostgresBroker:
         now = _clock()
         for queue in queues:
             self._announced[queue] = now
-        able = [name for name, served in self._idle.items() if _serves(served, queues)]
-        wanted = len(able) if "" in queues else max(tokens, SPARE)
-        if len(able) < wanted or len(queues) > 1 or "" in queues:
+        serving = [name for name, served in self._idle.items() if _serves(served, queues)]
+        wanted = len(serving) if "" in queues else max(tokens, SPARE_WAKES)
+        if len(serving) < wanted or len(queues) > 1 or "" in queues:
             self._unsure_at = now
-        chosen = able if len(able) <= wanted else random.sample(able, wanted)
+        chosen = serving if len(serving) <= wanted else random.sample(serving, wanted)
         if not self.listener.working:
             self.listener.send(Message(self.listener.name, news=True))
         elif chosen:
@@ -171,14 +172,16 @@ class PostgresBroker:
             self._woken[name] = _clock()
         self.listener.send(Message(self.listener.name, wake=tuple(names)))
 
-    def hear(self, message: Message) -> None:
+    def handle(self, message: Message) -> None:
         """Handle a message of another process about work."""
         if message.idle:
-            self._hear_idle(message)
+            self._handle_idle(message)
         if message.news:
             self._look_again()
-        if message.hello and self._said:
-            self.listener.send(Message(self.listener.name, idle=tuple(sorted(self._said)), since=ON_THE_WAY))
+        if message.hello and self._reported:
+            self.listener.send(
+                Message(self.listener.name, idle=tuple(sorted(self._reported)), since=MESSAGE_DELAY)
+            )
         for name in message.wake:
             self._idle.pop(name, None)
             if name == self.listener.name:
@@ -186,12 +189,12 @@ class PostgresBroker:
 
     def _look_again(self) -> None:
         """Look for work again; after repeated vain looks stay silent for a moment before reporting idle."""
-        self._said.clear()
-        self._in_vain += 1
-        self._tell()
+        self._reported.clear()
+        self._vain_wakes += 1
+        self._wake_all()
 
-    def _hear_idle(self, message: Message) -> None:
-        asked_at = _clock() - message.since - ON_THE_WAY
+    def _handle_idle(self, message: Message) -> None:
+        asked_at = _clock() - message.since - MESSAGE_DELAY
         since = max(asked_at, self._woken.get(message.sender, asked_at))
         missed = any(self._announced.get(queue, since) > since for queue in (*message.idle, ""))
         if missed:
@@ -199,17 +202,17 @@ class PostgresBroker:
         else:
             self._idle[message.sender] = frozenset(message.idle)
 
-    def came(self) -> None:
+    def connected(self) -> None:
         """Handle a new connection of the listener: messages may have been missed on both sides."""
-        self._said.clear()
-        self._tell()
+        self._reported.clear()
+        self._wake_all()
 
-    def gone(self) -> None:
+    def disconnected(self) -> None:
         """Handle a lost connection of the listener: messages sent may not have arrived."""
         self._idle.clear()
         self._woken.clear()
-        self._said.clear()
-        self._tell()
+        self._reported.clear()
+        self._wake_all()
 
 
 def _serves(served: Collection[str], queues: Collection[str]) -> bool:
@@ -220,11 +223,11 @@ def _clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def _happens(news: asyncio.Event, seconds: float) -> bool:
+async def _is_set_within(changed: asyncio.Event, seconds: float) -> bool:
     """Return True if the event is set within that time."""
     try:
         async with asyncio.timeout(seconds):
-            await news.wait()
+            await changed.wait()
     except TimeoutError:
         return False
     return True

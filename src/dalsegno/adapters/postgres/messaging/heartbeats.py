@@ -19,9 +19,9 @@ ANSWER_SECONDS = 10.0
 class Heartbeats:
     """An event loop with one connection, in a thread that begins with the first beat."""
 
-    def __init__(self, url: str, way: ConnectionMode) -> None:
+    def __init__(self, url: str, mode: ConnectionMode) -> None:
         self._url = url
-        self._way = way
+        self._mode = mode
         self._guard = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -63,7 +63,7 @@ class Heartbeats:
     async def _send(self, parameters: tuple[object, ...]) -> None:
         async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
             if self._connection is None or self._connection.is_closed():
-                self._connection = await connect(self._url, timeout=ANSWER_SECONDS, **self._way.options())
+                self._connection = await connect(self._url, timeout=ANSWER_SECONDS, **self._mode.options())
             try:
                 await self._connection.execute(SQL["leases.beat"], *parameters)
             except BaseException:

@@ -52,15 +52,15 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something is ready, and it is not known for which process: all that wait look."""
 
 
-def in_short(sender: str, messages: Iterable[Message]) -> Message | None:
+def summary_of(sender: str, messages: Iterable[Message]) -> Message | None:
     """Return what is still worth sending of unsent messages; None if nothing is.
 
     Endings are not: a process that waits for one polls soon.
     """
-    said = list(messages)
-    news = any(message.news or message.wake for message in said)
-    owed = any(message.owed for message in said)
-    due = min((message.due for message in said if message.due is not None), default=None)
+    message_list = list(messages)
+    news = any(message.news or message.wake for message in message_list)
+    owed = any(message.owed for message in message_list)
+    due = min((message.due for message in message_list if message.due is not None), default=None)
     return Message(sender, news=news, owed=owed, due=due) if news or owed or due is not None else None
 
 
@@ -82,14 +82,14 @@ def texts_of(message: Message) -> list[str]:
         logger.warning("a message of %d bytes is too long to be sent", len(text))
         return []
     halves = (lists[name][:middle], lists[name][middle:])
-    return [text for half in halves for text in texts_of(msgspec.structs.replace(message, **{name: half}))]
+    return [text for part in halves for text in texts_of(msgspec.structs.replace(message, **{name: part}))]
 
 
 logger = logging.getLogger("dalsegno.postgres")
 
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
-DEAF_PAUSE = 300.0
+UNDELIVERED_PAUSE = 300.0
 """Longest time until a connection that brings no messages is tried again: at first it may only have been slow."""
 ECHO_SECONDS = 2.0
 """Within this time a message to oneself must come back."""
@@ -97,7 +97,7 @@ LONGEST_SILENCE = 30.0
 """Seconds of silence after which the server is queried."""
 ANSWER_SECONDS = 10.0
 """Within this time it has to answer."""
-LAST_WORDS_SECONDS = 2.0
+FINAL_SEND_SECONDS = 2.0
 """Within this time the last message must be sent: the end of the process is not delayed longer."""
 NOTIFY = """
 SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, text) FROM unnest($2::text[]) AS text
@@ -110,7 +110,7 @@ REMIND_AFTER = 60.0
 """Seconds between two warnings about the same loss."""
 
 
-class Loss:
+class ListenerOutage:
     """PostgreSQL out of the listener's reach.
 
     Logged when it begins, now and then while it lasts, and when it is over; not with every try. The engine reports
@@ -119,17 +119,17 @@ class Loss:
 
     def __init__(self) -> None:
         self._since: float | None = None
-        self._told_at = 0.0
+        self._logged_at = 0.0
 
     def failed(self, error: Exception) -> None:
         now = _clock()
         if self._since is None:
             self._since = now
             self._warn("the listener lost PostgreSQL", error)
-        elif now - self._told_at >= REMIND_AFTER:
+        elif now - self._logged_at >= REMIND_AFTER:
             self._warn(f"the listener lost PostgreSQL {now - self._since:.0f} s ago", error)
         else:
-            logger.debug("the listener does not reach PostgreSQL (%s); trying again", _told(error))
+            logger.debug("the listener does not reach PostgreSQL (%s); trying again", _described(error))
 
     def end(self) -> None:
         if self._since is not None:
@@ -137,33 +137,34 @@ class Loss:
             self._since = None
 
     def _warn(self, what: str, error: Exception) -> None:
-        self._told_at = _clock()
-        logger.warning("%s (%s); trying again", what, _told(error))
+        self._logged_at = _clock()
+        logger.warning("%s (%s); trying again", what, _described(error))
 
 
 class Listener:
     """``working``: messages are known to arrive.
 
-    ``heard`` is called with every message of another process, ``came`` whenever the connection is there (again).
+    ``on_message`` is called with every message of another process, ``on_connect`` and ``on_disconnect`` when the
+    connection is made or lost.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.name = token_hex(6)
         self.working = False
-        self.heard: Callable[[Message], None] = lambda message: None
-        self.came: Callable[[], None] = lambda: None
-        self.gone: Callable[[], None] = lambda: None
+        self.on_message: Callable[[Message], None] = lambda message: None
+        self.on_connect: Callable[[], None] = lambda: None
+        self.on_disconnect: Callable[[], None] = lambda: None
         self.sent = 0
         self._unsent: list[Message] = []
-        self._unheard: Message | None = None
+        self._undelivered: Message | None = None
         """Messages that could not be sent."""
-        self._news = asyncio.Event()
+        self._has_messages = asyncio.Event()
         self._lost = asyncio.Event()
         self._echo: asyncio.Future[None] | None = None
-        self._heard_at = 0.0
+        self._last_answer_at = 0.0
         self._pause = FIRST_PAUSE
-        self._loss = Loss()
+        self._outage = ListenerOutage()
         self._warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -176,30 +177,30 @@ class Listener:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
-            await self._say_last_words()
+            await self._send_unsent()
 
     def send(self, message: Message) -> None:
         """Send soon. Without a connection only messages that are useful later are kept."""
         if self.working:
             self._unsent.append(message)
-            self._news.set()
+            self._has_messages.set()
         else:
             self._keep([message])
 
     def _keep(self, messages: list[Message]) -> None:
-        before = [self._unheard] if self._unheard is not None else []
-        self._unheard = in_short(self.name, before + messages)
+        before = [self._undelivered] if self._undelivered is not None else []
+        self._undelivered = summary_of(self.name, before + messages)
 
-    async def _say_last_words(self) -> None:
+    async def _send_unsent(self) -> None:
         """Send the last messages over a connection of their own: the listener's is gone, or was never made."""
-        if self._unheard is None:
+        if self._undelivered is None:
             return
         try:
-            async with asyncio.timeout(LAST_WORDS_SECONDS):
-                await self._say_once(self._unheard, LAST_WORDS_SECONDS)
+            async with asyncio.timeout(FINAL_SEND_SECONDS):
+                await self._send_once(self._undelivered, FINAL_SEND_SECONDS)
         except BROKEN as error:
-            logger.debug("last words that nobody heard (%s): %s", _told(error), self._unheard)
-        self._unheard = None
+            logger.debug("the last message was not sent (%s): %s", _described(error), self._undelivered)
+        self._undelivered = None
 
     # -- the connection ---------------------------------------------------------------------------------------
 
@@ -207,9 +208,9 @@ class Listener:
         while True:
             try:
                 if not await self._serve():
-                    self._pause = min(self._pause * 4, DEAF_PAUSE)
+                    self._pause = min(self._pause * 4, UNDELIVERED_PAUSE)
             except BROKEN as error:
-                self._loss.failed(error)
+                self._outage.failed(error)
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
             await asyncio.sleep(self._pause)
 
@@ -218,23 +219,23 @@ class Listener:
         self._lost = asyncio.Event()
         connection = await connect_alone(self.url, name_of(self.url, "listener"), ANSWER_SECONDS)
         if connection is None:  # a subscription would stay behind in a session that others use next
-            self._warn_deaf()
+            self._warn_undelivered()
             return False
         try:
-            connection.add_termination_listener(lambda _connection: self._hang_up())
+            connection.add_termination_listener(lambda _connection: self._note_disconnected())
             await connection.add_listener(CHANNEL, self._receive)
-            if not await self._hears_itself():
-                self._warn_deaf()
+            if not await self._receives_messages():
+                self._warn_undelivered()
                 return False
-            self._loss.end()
+            self._outage.end()
             self.working, self._warned = True, False
-            self._pause, self._heard_at = FIRST_PAUSE, _clock()
+            self._pause, self._last_answer_at = FIRST_PAUSE, _clock()
             self.send(Message(self.name, hello=True))
-            if self._unheard is not None:
-                self.send(self._unheard)
-                self._unheard = None
-            self.came()
-            await self._speak(connection)
+            if self._undelivered is not None:
+                self.send(self._undelivered)
+                self._undelivered = None
+            self.on_connect()
+            await self._send_messages(connection)
             return True
         finally:
             was_working, self.working = self.working, False
@@ -242,26 +243,26 @@ class Listener:
             self._unsent = []
             connection.terminate()
             if was_working:
-                self.gone()
+                self.on_disconnect()
 
-    def _hang_up(self) -> None:
+    def _note_disconnected(self) -> None:
         self._lost.set()
-        self._news.set()
+        self._has_messages.set()
 
-    async def _hears_itself(self) -> bool:
+    async def _receives_messages(self) -> bool:
         """Return True if a message to itself arrives.
 
         Something between may accept the subscription and never deliver, such as an undetected pooler. The message
         is sent over a second connection: over the first, the reply to it would bring it along.
         """
         self._echo = asyncio.get_running_loop().create_future()
-        await self._say_once(Message(self.name), ANSWER_SECONDS)
+        await self._send_once(Message(self.name), ANSWER_SECONDS)
         await asyncio.wait([self._echo], timeout=ECHO_SECONDS)
         return self._echo.done()
 
-    async def _say_once(self, message: Message, seconds: float) -> None:
+    async def _send_once(self, message: Message, seconds: float) -> None:
         """Send over a connection of its own, within that time; several servers share it."""
-        mouth = await connect(
+        connection = await connect(
             self.url,
             server_settings=naming(name_of(self.url, "listener")),
             timeout=seconds,
@@ -269,42 +270,44 @@ class Listener:
             statement_cache_size=0,
         )
         try:
-            await self._notify(mouth, [message])
+            await self._notify(connection, [message])
         finally:
-            mouth.terminate()
+            connection.terminate()
 
-    def _warn_deaf(self) -> None:
+    def _warn_undelivered(self) -> None:
         """Log that the server itself answers but messages do not arrive."""
-        self._loss.end()
+        self._outage.end()
         if not self._warned:
             self._warned = True
             logger.warning(
-                "PostgreSQL's wake-ups do not reach this process, as through a pooler; it looks for work every second"
-                " instead. Give a direct URL in DALSEGNO_LISTEN to have them."
+                "PostgreSQL's notifications do not reach this process, as behind a pooler; it polls every second"
+                " instead. Give a direct URL in DALSEGNO_LISTEN to receive them."
             )
 
     # -- messages ---------------------------------------------------------------------------------------------
 
-    async def _speak(self, connection: Any) -> None:
+    async def _send_messages(self, connection: Any) -> None:
         while not self._lost.is_set():
-            await self._wait_for_news(connection)
-            self._news.clear()
+            await self._wait_for_messages(connection)
+            self._has_messages.clear()
             if self._unsent and not self._lost.is_set():
                 messages, self._unsent = self._unsent, []
                 await self._notify_or_keep(connection, messages)
                 self.sent += 1
-                self._heard_at = _clock()
+                self._last_answer_at = _clock()
 
-    async def _wait_for_news(self, connection: Any) -> None:
+    async def _wait_for_messages(self, connection: Any) -> None:
         """Wait for messages. Raises if the server is gone without a sign."""
-        while not self._news.is_set():
+        while not self._has_messages.is_set():
             try:
-                async with asyncio.timeout_at(self._heard_at + LONGEST_SILENCE):
-                    await self._news.wait()
+                async with asyncio.timeout_at(self._last_answer_at + LONGEST_SILENCE):
+                    await self._has_messages.wait()
             except TimeoutError:
-                if _clock() - self._heard_at >= LONGEST_SILENCE:  # otherwise a message has arrived meanwhile
+                if (
+                    _clock() - self._last_answer_at >= LONGEST_SILENCE
+                ):  # otherwise a message has arrived meanwhile
                     await connection.execute("SELECT 1")
-                    self._heard_at = _clock()
+                    self._last_answer_at = _clock()
 
     async def _notify_or_keep(self, connection: Any, messages: list[Message]) -> None:
         """Send, and keep the messages on failure. An interrupted one may have arrived: twice is better than never."""
@@ -320,14 +323,14 @@ class Listener:
         await connection.execute(NOTIFY, CHANNEL, texts)
 
     def _receive(self, _connection: Any, _pid: int, _channel: str, payload: str) -> None:
-        self._heard_at = _clock()
+        self._last_answer_at = _clock()
         try:
             message = decode(payload)
         except msgspec.MsgspecError:
-            logger.warning("a message on the channel '%s' is not understood and passed over", CHANNEL)
+            logger.warning("a message on the channel '%s' cannot be read and is ignored", CHANNEL)
             return
         if message.sender != self.name:
-            self.heard(message)
+            self.on_message(message)
         elif self._echo is not None and not self._echo.done():
             self._echo.set_result(None)
 
@@ -336,5 +339,5 @@ def _clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error) or 'no answer'}"

@@ -13,7 +13,7 @@ LOOK_EVERY = 20.0
 """Seconds between two polls of a timer or outbox loop, unless it hears that another process has polled. A little
 more than the distance of two reconciler rounds, which include a poll: so mostly theirs are the only ones.
 """
-TOLD_AHEAD = 30.0
+SENT_AHEAD = 30.0
 """Only timers due sooner are sent: later ones are found by a poll."""
 LOOK_ALONE = 5.0
 """The poll interval if messages do not arrive."""
@@ -28,42 +28,43 @@ class PostgresNeighbours:
         self.ledger = ledger
         self.listener = listener
         self.broker = broker
-        self._due: Callable[[float], None] | None = None
-        self._owed: Callable[[], None] | None = None
-        self._tended: Callable[[], None] | None = None
+        self._on_due: Callable[[float], None] | None = None
+        self._on_outbox: Callable[[], None] | None = None
+        self._on_round: Callable[[], None] | None = None
         self._ended: Callable[[str], None] | None = None
-        self._told_due: float | None = None
+        self._sent_due: float | None = None
         self._watchers: dict[str, float] = {}
         """Until when each of the other processes wants endings."""
-        self._said_watching = -WATCHED
+        self._watch_sent_at = -WATCHED
         self._endings: list[str] = []
-        self._owes = False
-        listener.heard, listener.came, listener.gone = self._hear, self._come, broker.gone
+        self._has_outbox_entries = False
+        listener.on_message = self._handle
+        listener.on_connect, listener.on_disconnect = self._connected, broker.disconnected
 
     def look_every(self) -> float:
         return LOOK_EVERY if self.listener.working else LOOK_ALONE
 
     # -- sending ------------------------------------------------------------------------------------------------
 
-    def tell_due(self, at: float) -> None:
+    def announce_due(self, at: float) -> None:
         """Send only what is due before everything sent and still pending: the process that fires that finds this."""
         now = self.ledger.now()
-        if self._due is not None or at > now + TOLD_AHEAD:
+        if self._on_due is not None or at > now + SENT_AHEAD:
             return
-        if self._told_due is None or at < self._told_due or self._told_due < now:
-            self._told_due = at
+        if self._sent_due is None or at < self._sent_due or self._sent_due < now:
+            self._sent_due = at
             self.listener.send(Message(self.listener.name, due=at))
 
-    def tell_owed(self) -> None:
-        if self._owed is None and not self._owes:
-            self._owes = True
-            asyncio.get_running_loop().call_soon(self._send_owed)
+    def announce_outbox(self) -> None:
+        if self._on_outbox is None and not self._has_outbox_entries:
+            self._has_outbox_entries = True
+            asyncio.get_running_loop().call_soon(self._send_outbox)
 
-    def _send_owed(self) -> None:
-        self._owes = False
+    def _send_outbox(self) -> None:
+        self._has_outbox_entries = False
         self.listener.send(Message(self.listener.name, owed=True))
 
-    def tell_ended(self, execution: str) -> None:
+    def announce_ended(self, execution: str) -> None:
         if not self._watchers:
             return
         if not self._endings:
@@ -78,41 +79,41 @@ class PostgresNeighbours:
         if self._watchers:
             self.listener.send(Message(self.listener.name, ended=ended))
 
-    def tell_tended(self) -> None:
+    def announce_round(self) -> None:
         self.listener.send(Message(self.listener.name, tended=True))
 
     def watch_endings(self) -> None:
         now = _clock()
-        if self.listener.working and now - self._said_watching > WATCHED / 2:
-            self._said_watching = now
+        if self.listener.working and now - self._watch_sent_at > WATCHED / 2:
+            self._watch_sent_at = now
             self.listener.send(Message(self.listener.name, watches=True))
 
     # -- receiving ----------------------------------------------------------------------------------------------
 
-    def hear_schedules(
-        self, due: Callable[[float], None], owed: Callable[[], None], tended: Callable[[], None]
+    def on_upkeep(
+        self, due: Callable[[float], None], outbox: Callable[[], None], round: Callable[[], None]
     ) -> None:
-        self._due, self._owed, self._tended = due, owed, tended
+        self._on_due, self._on_outbox, self._on_round = due, outbox, round
 
-    def hear_endings(self, ended: Callable[[str], None]) -> None:
+    def on_ending(self, ended: Callable[[str], None]) -> None:
         self._ended = ended
 
-    def _come(self) -> None:
-        self._said_watching = -WATCHED
-        self.broker.came()
+    def _connected(self) -> None:
+        self._watch_sent_at = -WATCHED
+        self.broker.connected()
 
-    def _hear(self, message: Message) -> None:
-        self.broker.hear(message)
+    def _handle(self, message: Message) -> None:
+        self.broker.handle(message)
         if message.watches:
             self._watchers[message.sender] = _clock() + WATCHED
         if message.hello:
-            self._said_watching = -WATCHED
-        if message.due is not None and self._due is not None:
-            self._due(message.due)
-        if message.owed and self._owed is not None:
-            self._owed()
-        if message.tended and self._tended is not None:
-            self._tended()
+            self._watch_sent_at = -WATCHED
+        if message.due is not None and self._on_due is not None:
+            self._on_due(message.due)
+        if message.owed and self._on_outbox is not None:
+            self._on_outbox()
+        if message.tended and self._on_round is not None:
+            self._on_round()
         if self._ended is not None:
             for execution in message.ended:
                 self._ended(execution)

@@ -1,4 +1,4 @@
-"""Pages of executions: the statements that run the walks of a plan (see ``listing_plan``)."""
+"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from dalsegno.adapters.listing_plan import (
     IndexScan,
     bounds,
     error_words,
-    leads_of,
     merged,
+    plans_of,
     shortest,
 )
 from dalsegno.adapters.sqlite.statements import SQL
@@ -23,7 +23,7 @@ from dalsegno.model.search import id_range, names_workflow, words_of
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 MOST_COUNTED = 20_000
-"""Rows of a lead up to which it is counted; leads with more are all treated as long."""
+"""Rows of a plan up to which it is counted; plans with more are all treated as long."""
 
 Parameters = dict[str, Any]
 _END = ("", "")
@@ -39,14 +39,14 @@ def page(
         return []
     names = _named(connection, where.text) if where.text is not None else []
     parameters = _parameters(where, place, names, limit)
-    seldom = _seldom(connection, error_words(where, names), parameters)
-    lead = _shortest(connection, leads_of(where, names, seldom), parameters)
-    walks = [
-        connection.execute(SQL[f"listing.{walk.statement}"], given).fetchall()
-        for walk in lead.walks
-        for given in _of_lanes(walk, parameters)
+    rarest_word = _rarest_word(connection, error_words(where, names), parameters)
+    plan = _shortest(connection, plans_of(where, names, rarest_word), parameters)
+    scans = [
+        connection.execute(SQL[f"listing.{scan.statement}"], given).fetchall()
+        for scan in plan.scans
+        for given in _of_ranges(scan, parameters)
     ]
-    found = merged(walks, limit)
+    found = merged(scans, limit)
     rows = connection.execute(SQL["listing.views"], (json.dumps(found),)).fetchall()
     by_id = {row[0]: row for row in rows}
     return [by_id[name] for name in found]
@@ -97,36 +97,36 @@ def _listed(values: Sequence[Any]) -> str | None:
     return json.dumps(values) if values else None
 
 
-def _of_lanes(walk: IndexScan, parameters: Parameters) -> Iterator[Parameters]:
-    for name, state in walk.lanes:
+def _of_ranges(scan: IndexScan, parameters: Parameters) -> Iterator[Parameters]:
+    for name, state in scan.ranges:
         yield parameters | {"lane_name": name, "lane_state": state}
 
 
-def _seldom(connection: sqlite3.Connection, words: Sequence[str], parameters: Parameters) -> str | None:
+def _rarest_word(connection: sqlite3.Connection, words: Sequence[str], parameters: Parameters) -> str | None:
     if not words:
         return None
-    leads = [IndexPlan((IndexScan("failed_with", ((word, ""),)),)) for word in words]
-    [(seldom, _)] = _shortest(connection, leads, parameters).walks[0].lanes
-    return seldom
+    plans = [IndexPlan((IndexScan("failed_with", ((word, ""),)),)) for word in words]
+    [(rarest_word, _)] = _shortest(connection, plans, parameters).scans[0].ranges
+    return rarest_word
 
 
 def _shortest(
-    connection: sqlite3.Connection, leads: Sequence[IndexPlan], parameters: Parameters
+    connection: sqlite3.Connection, plans: Sequence[IndexPlan], parameters: Parameters
 ) -> IndexPlan:
-    choice, count = shortest(leads, MOST_COUNTED), None
+    choice, count = shortest(plans, MOST_COUNTED), None
     try:
         while True:
             count = _count(connection, *choice.send(count), parameters)  # type: ignore[arg-type]  # begins with None
     except StopIteration as chosen:
-        lead: IndexPlan = chosen.value
-        return lead
+        plan: IndexPlan = chosen.value
+        return plan
 
 
-def _count(connection: sqlite3.Connection, walk: IndexScan, most: int, parameters: Parameters) -> int:
-    """Return how many rows a walk meets, counted up to ``most``."""
+def _count(connection: sqlite3.Connection, scan: IndexScan, most: int, parameters: Parameters) -> int:
+    """Return how many rows a scan meets, counted up to ``most``."""
     found = 0
-    for given in _of_lanes(walk, parameters):
+    for given in _of_ranges(scan, parameters):
         if found < most:
-            statement = SQL[f"listing.count_{walk.statement}"]
+            statement = SQL[f"listing.count_{scan.statement}"]
             found += connection.execute(statement, given | {"most": most - found}).fetchone()[0]
     return found

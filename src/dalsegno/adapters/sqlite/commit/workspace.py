@@ -150,11 +150,11 @@ class SqliteWorkspace(LimitWorkspace):
                 self._flights[row[1]] = Flight(row[0], ExecutionRow(*row[1:]))
             self._note_absent([execution for execution in missing if execution not in self._flights])
 
-    def _note_absent(self, strangers: list[str]) -> None:
+    def _note_absent(self, missing: list[str]) -> None:
         """Record executions without a flight as absent: most are about to be created, the others were swept."""
-        if strangers:
-            recorded = self.connection.execute(SQL["execution.recorded"], (json.dumps(strangers),))
-            self._absent.update(strangers)
+        if missing:
+            recorded = self.connection.execute(SQL["execution.recorded"], (json.dumps(missing),))
+            self._absent.update(missing)
             self._absent.difference_update([execution for (execution,) in recorded])
 
     def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
@@ -374,14 +374,14 @@ class SqliteWorkspace(LimitWorkspace):
 def _named_tokens(batch: Sequence[Transition]) -> tuple[set[tuple[str, str]], list[tuple[str, str]]]:
     """Return the tokens that the effects of a batch spawn, and the others they name."""
     spawned: set[tuple[str, str]] = set()
-    spoken_of: list[tuple[str, str]] = []
+    named: list[tuple[str, str]] = []
     for step in batch:
         execution = step.execution
         for effect in step.effects:
             if type(effect) is SpawnToken:
                 spawned.add((execution, effect.token.id))
             elif type(effect) is DropTokens:
-                spoken_of += [(execution, token) for token in effect.tokens]
+                named += [(execution, token) for token in effect.tokens]
             elif type(effect) is DeliverToToken or type(effect) is HurryToken:
-                spoken_of.append((execution, effect.token))
-    return spawned, spoken_of
+                named.append((execution, effect.token))
+    return spawned, named

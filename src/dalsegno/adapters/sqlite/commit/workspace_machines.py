@@ -124,7 +124,7 @@ class LimitWorkspace(MachineWorkspace):
         found = self.connection.execute(SQL["limits.lines_of"], (key,))
         return [ReadyToken(token, execution, queue, priority) for queue, token, execution, priority in found]
 
-    def let_go(self, execution: str) -> Collection[str]:
+    def release_slots(self, execution: str) -> Collection[str]:
         if not self.has_limits():
             return ()
         number = self._flights[execution].number

@@ -30,7 +30,7 @@ RESTORE = (
     " then start them again"
 )
 RESTART = (
-    "this process takes no more commits. Start it again; what is committed is folded into the store when the last"
+    "this process accepts no more commits. Start it again; what is committed is folded into the store when the last"
     " process that has it open ends"
 )
 
@@ -56,12 +56,12 @@ class StoreFile:
         if self._identity is None or not _is_open(self._identity):
             raise self._lose(f"the store {path} was deleted or replaced while it was opened: try again")
 
-    def listen(self, told: Callable[[StoreLost], None]) -> None:
+    def listen(self, listener: Callable[[StoreLost], None]) -> None:
         """Register a callback; it is called in the thread that notices the loss."""
         with self._lock:
-            self._listeners.append(told)
+            self._listeners.append(listener)
         if self.lost is not None:
-            told(self.lost)
+            listener(self.lost)
 
     def expect(self) -> None:
         """Raise StoreLost if the path no longer leads to the open file. Two system calls."""
@@ -96,8 +96,8 @@ class StoreFile:
                 return self.lost
             self.lost = StoreLost(reason)
             listeners = list(self._listeners)
-        for told in listeners:
-            told(self.lost)
+        for listener in listeners:
+            listener(self.lost)
         return self.lost
 
 
@@ -145,7 +145,7 @@ def why_not_writable(path: Path) -> str | None:
 def _obstacle(path: Path) -> str:
     if os.statvfs(path).f_flag & READ_ONLY_MOUNT:
         return (
-            "its file system is mounted read-only. Find out why (the kernel's log tells of disk errors), then mount it"
+            "its file system is mounted read-only. Find out why (see the kernel's log for disk errors), then mount it"
             " for writing: mount -o remount,rw"
         )
     if _may_write_by_mode(path):

@@ -26,8 +26,8 @@ class OtherProcesses:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._seen = self._version()
-        self._is_told = True
-        self._told_at = self._committed_at = 0.0
+        self._is_notified = True
+        self._notified_at = self._committed_at = 0.0
         self._changed_at = -LATELY
         """When a commit of another process was noticed."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
@@ -39,7 +39,7 @@ class OtherProcesses:
         """Return True if other processes have committed lately."""
         return now - self._changed_at < LATELY
 
-    def patience(self) -> float:
+    def idle_seconds(self) -> float:
         return LOOK_EVERY if time.monotonic() - self._committed_at < MOMENT else LOOK_IDLE
 
     def look(self) -> None:
@@ -55,16 +55,16 @@ class OtherProcesses:
 
     def _compare(self, version: int, now: float) -> None:
         if version != self._seen:
-            self._seen, self._is_told, self._committed_at, self._changed_at = version, False, now, now
-        if not self._is_told and now - self._told_at >= LOOK_EVERY:  # otherwise with the next query
-            self._told_at, self._is_told = now, True
-            self._tell()
+            self._seen, self._is_notified, self._committed_at, self._changed_at = version, False, now, now
+        if not self._is_notified and now - self._notified_at >= LOOK_EVERY:  # otherwise with the next query
+            self._notified_at, self._is_notified = now, True
+            self._notify()
 
     def _version(self) -> int:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         return int(version)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for loop, committed in self._listeners:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(committed)

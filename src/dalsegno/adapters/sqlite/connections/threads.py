@@ -40,7 +40,7 @@ GROUP_LIMIT = 64
 class Idle(Protocol):
     """Work of the thread while there are no jobs."""
 
-    def patience(self) -> float:
+    def idle_seconds(self) -> float:
         """Return the seconds without a job after which it looks."""
 
     def look(self) -> None: ...
@@ -122,7 +122,7 @@ class DatabaseThread:
     def _next(self) -> Entry:
         while self._idle is not None:
             try:
-                return self._queue.get(timeout=self._idle.patience())
+                return self._queue.get(timeout=self._idle.idle_seconds())
             except Empty:
                 self._idle.look()
         return self._queue.get()
@@ -247,7 +247,7 @@ class Checkpointer:
             logger.warning("the log of the store could not be folded into its file: %s", reason)
         else:
             self._refusal = StoreReadOnly(obstacle)
-            logger.error("the store takes no more commits: %s", obstacle)
+            logger.error("the store accepts no more commits: %s", obstacle)
 
 
 Work = Callable[[SqliteWorkspace], T]
@@ -286,8 +286,8 @@ class Writer:
     def call_blocking(self, work: Work[T]) -> T:
         return self._thread.call_blocking(lambda: work(self._workspace))
 
-    def patience(self) -> float:
-        return self.elsewhere.patience()
+    def idle_seconds(self) -> float:
+        return self.elsewhere.idle_seconds()
 
     def look(self) -> None:
         """Run the idle work."""
