@@ -71,8 +71,8 @@ async def commit_step(
     if isinstance(step, Step):
         return outcome
     scripts = engine.scripts
-    if isinstance(outcome, Applied) and step.warm is not None:
-        scripts.hot.keep(lease.execution, step.warm)
+    if isinstance(outcome, Applied) and step.cached is not None:
+        scripts.hot.keep(lease.execution, step.cached)
     if isinstance(outcome, Stale) and outcome.reason == "version" and step.instead is not None:
         outcome = await commit(step.instead())
     if isinstance(outcome, Stale) and outcome.reason in ("finished", "unknown"):

@@ -558,8 +558,8 @@ class Worker:
     def _continue_with(
         self, lease: Lease, step: ScriptStep, kept: list[NewToken], applied: Applied, name: str
     ) -> Lease | None:
-        if step.warm is not None:
-            self.scripts.hot.keep(lease.execution, step.warm)
+        if step.cached is not None:
+            self.scripts.hot.keep(lease.execution, step.cached)
         if not applied.kept:
             return None
         leases = self._kept(lease, kept, applied)

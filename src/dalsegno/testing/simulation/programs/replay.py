@@ -78,8 +78,8 @@ class _Replay(ReplayWorld[_ReplayLedger]):
         [outcome] = await self.ledger.commit([transition])
         if not isinstance(outcome, Applied | AlreadyApplied):
             raise DivergedError(f"a transition of token {recorded.token} was {outcome}")
-        if step is not None and step.warm is not None:
-            self.engine.scripts.hot.keep(recorded.execution, step.warm)
+        if step is not None and step.cached is not None:
+            self.engine.scripts.hot.keep(recorded.execution, step.cached)
 
     async def _decide_again(self, recorded: Transition, losses: int) -> ScriptStep:
         token = self.runnable(recorded.execution, recorded.token or "")
