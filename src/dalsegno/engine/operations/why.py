@@ -72,7 +72,7 @@ class ScriptSnapshotView(Struct, frozen=True):
     """The text of that line."""
     awaiting: str
     """A short form: ``task charge``, ``all of 3`` …"""
-    waits_found: tuple[Wait, ...]
+    waits: tuple[Wait, ...]
     variables: dict[str, Any]
 
 
@@ -204,13 +204,13 @@ class Why:
             return []
         seen = await self._seen(found, workers)
         if seen is not None:
-            return list(seen.waits_found)
+            return list(seen.waits)
         if not found.machine.snapshot:
             return []
         execution = found.inspection.execution
         limits = await self._last_limits(execution)
-        waits_found = _waits_by_tokens(found.inspection, found.machine, lost, limits)
-        return _grouped(execution.id, [*waits_found, *await self._children(execution.id)], found.machine.line)
+        waits = _waits_by_tokens(found.inspection, found.machine, lost, limits)
+        return _grouped(execution.id, [*waits, *await self._children(execution.id)], found.machine.line)
 
     async def _seen(self, found: Examination, workers: Directory) -> ScriptSnapshotView | None:
         """Return the inspected script. None if its code is not here or its snapshot was changed in the store; dead
@@ -246,12 +246,12 @@ class Why:
         )
         source = program.line(machine.line)
         lost = lost_workers(workers.views, inspection, workers.now)
-        waits_found = _missing_results(awaiting, inspection, machine, lost) if awaiting is not None else []
+        waits = _missing_results(awaiting, inspection, machine, lost) if awaiting is not None else []
         return ScriptSnapshotView(
             machine.line,
             source,
             describe(awaiting) if awaiting is not None else "",
-            tuple(_grouped(execution, waits_found, machine.line, source)),
+            tuple(_grouped(execution, waits, machine.line, source)),
             values,
         )
 
@@ -437,15 +437,15 @@ def _child(workflow: str, execution: str) -> Wait:
     return Wait("child", workflow, "", sentence, subject="child")
 
 
-def _limited(waits_found: list[Wait], limit: float) -> list[Wait]:
+def _limited(waits: list[Wait], limit: float) -> list[Wait]:
     """Add the time limit around the await. A signal reports it as its own due time."""
     shown = [
         replace(wait, due=limit if wait.due is None else min(wait.due, limit))
         if wait.kind == "signal" and wait.subject == "signal"
         else wait
-        for wait in waits_found
+        for wait in waits
     ]
-    if all(wait.subject == "signal" for wait in waits_found):
+    if all(wait.subject == "signal" for wait in waits):
         return shown
     sentence = "gives up when the timeout() around it expires"
     return [*shown, Wait("deadline", "", "", sentence, limit, subject="limit")]
@@ -514,9 +514,9 @@ def _waits_by_tokens(
     return _limited(found, outer_limits[0]) if outer_limits else found
 
 
-def _grouped(execution: str, waits_found: Sequence[Wait], line: int, text: str = "") -> list[Wait]:
+def _grouped(execution: str, waits: Sequence[Wait], line: int, text: str = "") -> list[Wait]:
     """Group equal waits with a count, and add their place in the program."""
-    return [replace(_with_decision(execution, wait), line=line, text=text) for wait in group(waits_found)]
+    return [replace(_with_decision(execution, wait), line=line, text=text) for wait in group(waits)]
 
 
 def _with_decision(execution: str, wait: Wait) -> Wait:

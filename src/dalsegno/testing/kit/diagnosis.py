@@ -87,7 +87,7 @@ class Explainer:
             return [f"  {wait.sentence}" for wait in await self.client.why(execution)]
         place = await self.place(definition, picture.line)
         lines = [f"  at {place}: {picture.source}"]
-        return lines + [f"    {_sentence(thing)}" for thing in picture.waits_found]
+        return lines + [f"    {_sentence(thing)}" for thing in picture.waits]
 
 
 def _sentence(thing: Wait) -> str:
