@@ -31,7 +31,7 @@ from bench.postgres.server import private_postgres
 from bench.sagas.provider import Provider
 from dalsegno import App
 from dalsegno.cli.modules import load_app
-from dalsegno.engine.operations.dead_letters import DeadLetters
+from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.errors import DalSegnoError, UsageError
 from dalsegno.model.execution import ENDED
 from dalsegno.ports.archive import ExecutionFilter
@@ -152,7 +152,7 @@ class Sagas:
         dead, until = DeadLetters(self.app.engine), time.monotonic() + PATIENCE
         left: list[Any] = []
         while time.monotonic() < until:
-            letters = await dead.all(1000)
+            letters = [letter for letter in await dead.all(1000) if not await self._drop_lost(dead, letter)]
             for letter in letters:
                 await self._take_up(dead, letter.id)
             self.letters += len(letters)
@@ -167,6 +167,13 @@ class Sagas:
         raise SystemExit(
             f"{len(left)} executions have not ended after {PATIENCE:.0f} s, such as {left[0].id}"
         )
+
+    async def _drop_lost(self, dead: DeadLetters, letter: DeadLetter) -> bool:
+        """Drop an execution whose workers were killed again and again before its first turn: it did nothing."""
+        if letter.kind == "execution" and letter.code == "WORKER_LOST":
+            await dead.drop(letter.id)
+            return True
+        return False
 
     async def _take_up(self, dead: DeadLetters, letter: str) -> None:
         """Some executions that go on with a clean-up are terminated, too, before a worker has them or after."""

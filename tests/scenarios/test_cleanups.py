@@ -10,15 +10,18 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dalsegno import App, NodeContext, signal
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.scripts.cleanup import Cleanup
+from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps import stored_bytes as storage
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.handle import Handle
 from dalsegno.lang import SnapshotError
+from dalsegno.model.token import Lease
 from tests.scenarios.stage import Stage
 from tests.waiting import come_about
 
@@ -310,7 +313,7 @@ def test_a_clean_up_is_gone_on_with_once(stage: Stage) -> None:
     assert (second, len(stage.app.executions())) == (first.execution, 2)
     with pytest.raises(NotFound):
         stage.app.host.call(dead.drop(letter.id))
-    with pytest.raises(Conflict, match="no clean-up"):
+    with pytest.raises(Conflict, match="no unfinished clean-up"):
         stage.app.host.call(stage.app.engine.client.cancelling.clean_up(second))
 
 
@@ -507,6 +510,28 @@ def test_what_has_not_begun_leaves_nothing_when_it_is_terminated(stage: Stage) -
     handle = stage.app.with_options(delay="1h").start("later")
     handle.terminate()
     assert (handle.status().state, letters(stage.app)) == ("CANCELLED", [])
+
+
+def test_what_loses_its_workers_before_its_first_turn_has_nothing_to_clean_up(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled, and its workers died again and again: there is no letter that could not be taken up."""
+    entered, goes_on = threading.Event(), threading.Event()
+    resume = ScriptSteps._resume
+
+    async def lost(steps: ScriptSteps, lease: Lease) -> ScriptStep:
+        entered.set()
+        await asyncio.to_thread(goes_on.wait, 10)
+        return await resume(steps, replace(lease, losses=steps.limits.losses))
+
+    monkeypatch.setattr(ScriptSteps, "_resume", lost)
+    handle = stage.start_script(REFUNDS, {"order": "r-1"})
+    assert entered.wait(10)
+    handle.cancel()
+    goes_on.set()
+    ended = stage.end_of(handle)
+    assert (ended.state, ended.error["code"]) == ("CANCELLED", "WORKER_LOST")
+    assert letters(stage.app) == []
 
 
 def test_a_graph_is_terminated_as_such(stage: Stage) -> None:

@@ -74,8 +74,21 @@ def _cleaned_up(
     children, finish = ending
     if not is_failed_cleanup(turn) or turn.error is None:
         return [children, finish]
-    letter = order_letter(execution, _failed_cleanup(turn.cancel, turn.error), now)
-    return [children, letter, replace(finish, context=turn.unfinished)]
+    return [
+        children,
+        *_keeping(execution, finish, turn.unfinished, _failed_cleanup(turn.cancel, turn.error), now),
+    ]
+
+
+def _keeping(
+    execution: str, finish: FinishExecution, unfinished: bytes | None, reason: str, now: float
+) -> list[Effect]:
+    """Keep an unfinished clean-up with the ending and write a dead letter for it. Code that had not begun has nothing
+    to clean up, and leaves no letter.
+    """
+    if unfinished is None:
+        return [finish]
+    return [order_letter(execution, reason, now), replace(finish, context=unfinished)]
 
 
 def is_failed_cleanup(turn: Turn) -> bool:
@@ -159,8 +172,8 @@ def fail_cleanup(
         if is_cancelled
         else _timed_out(lease.execution, now, error)
     )
-    letter = order_letter(lease.execution, _failed_cleanup(view.cancel, error), now)
-    effects: tuple[Effect, ...] = (children, letter, replace(finish, context=unfinished))
+    reason = _failed_cleanup(view.cancel, error)
+    effects = (children, *_keeping(lease.execution, finish, unfinished, reason, now))
     return Transition(
         lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
@@ -222,10 +235,10 @@ def cut_off(
     error = ErrorValue("CLEANUP_CUT_OFF", message, "CleanupCutOff")
     state: EndState = "CANCELLED" if view.cancel == "cancel" else "FAILED"
     kind: EventKind = "ExecutionCancelled" if view.cancel == "cancel" else "ExecutionFailed"
-    finish = replace(_finish(state, kind, error, now, hand_over=False), context=unfinished)
+    finish = _finish(state, kind, error, now, hand_over=False)
     children = order_cancel_children(lease.execution, CANCELLED if view.cancel == "cancel" else TIMED_OUT)
-    letter = order_letter(lease.execution, message, now)
-    return _by_deadline(lease, _unchanged_machine(view), children, letter, finish)
+    kept = _keeping(lease.execution, finish, unfinished, message, now)
+    return _by_deadline(lease, _unchanged_machine(view), children, *kept)
 
 
 def terminate_script(
@@ -236,11 +249,10 @@ def terminate_script(
     finish = _finish("CANCELLED", "ExecutionCancelled", error, now, hand_over=False)
     effects: list[Effect] = [_unchanged_machine(view)] if view is not None else []
     effects.append(order_cancel_children(execution, TERMINATED))
-    if unfinished is not None:
-        had_begun = view is not None and view.interrupted
-        what = "its clean-up was cut off" if had_begun else "it did not clean up"
-        effects.append(order_letter(execution, f"{error.message}; {what}", now))
-    return Transition(execution, (*effects, replace(finish, context=unfinished)))
+    had_begun = view is not None and view.interrupted
+    what = "its clean-up was cut off" if had_begun else "it did not clean up"
+    effects += _keeping(execution, finish, unfinished, f"{error.message}; {what}", now)
+    return Transition(execution, tuple(effects))
 
 
 def termination(reason: str | None) -> str:
