@@ -186,7 +186,7 @@ async def _sweep(tx: Transaction, limit: int, freed: set[str]) -> int:
     for table in (table for table in SWEPT_TABLES if present[table]):
         if gone >= limit:
             return gone
-        gone += len(await tx.fetch(f"sweep.{table}", numbers, limit - gone))
+        gone += len(await tx.fetch(f"sweep.delete_{table}", numbers, limit - gone))
     empty = ended[: limit - gone]
     await _land(tx, empty)
     return gone + len(empty)
@@ -219,5 +219,5 @@ async def _land(tx: Transaction, ended: Sequence[Row]) -> None:
     if failed:
         found = await tx.fetch("sweep.failures", failed)
         words = [(word, created_at, name) for created_at, name, error in found for word in error_words(error)]
-        await tx.fetch("sweep.words", *columns(words, 3))
+        await tx.fetch("sweep.insert_words", *columns(words, 3))
     await tx.fetch("sweep.land", [row[0] for row in ended])

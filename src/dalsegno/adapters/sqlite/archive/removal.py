@@ -38,9 +38,9 @@ def _sweep(connection: sqlite3.Connection, execution: int, state: str, touched_a
     gone += _delete(connection, execution, IN_FLIGHT, limit - gone)
     if gone < limit:
         if state == "FAILED":
-            connection.executemany(SQL["sweep.insert_word"], _words(connection, execution))
+            connection.executemany(SQL["sweep.insert_words"], _words(connection, execution))
         connection.execute(SQL["sweep.land"], {"execution": execution})
-        connection.execute(SQL["sweep.delete_flight"], {"execution": execution})
+        connection.execute(SQL["removal.delete_flight"], {"execution": execution})
         gone += 1
     return gone
 
@@ -73,13 +73,13 @@ def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str
             break
         weight = WEIGHTS.get(table, 1)
         parameters = {"execution": execution, "limit": max((limit - gone) // weight, 1)}
-        gone += connection.execute(SQL[f"sweep.delete_{table}"], parameters).rowcount * weight
+        gone += connection.execute(SQL[f"removal.delete_{table}"], parameters).rowcount * weight
     return gone
 
 
 def _words(connection: sqlite3.Connection, execution: int) -> list[tuple[str, float, str]]:
     """Return the words by which a failed execution is found."""
-    created_at, name, error = connection.execute(SQL["sweep.failure"], (execution,)).fetchone()
+    created_at, name, error = connection.execute(SQL["sweep.failures"], (execution,)).fetchone()
     return [(word, created_at, name) for word in error_words(error)]
 
 
@@ -90,14 +90,14 @@ def remove_ended(
 
     Return how many executions were removed, and True if the row limit left some.
     """
-    found = rows.connection.execute(SQL["sweep.outdated"], (state, before, limit)).fetchall()
+    found = rows.connection.execute(SQL["removal.outdated"], (state, before, limit)).fetchall()
     removed, more = _remove(rows, found, most_rows)
     return len(removed), more
 
 
 def remove_named(rows: SqliteWorkspace, names: str, most_rows: int) -> tuple[list[str], bool]:
     """Remove outdated executions of a JSON list of ids; return the removed ones, and True if some are left."""
-    found = rows.connection.execute(SQL["sweep.removable"], (names,)).fetchall()
+    found = rows.connection.execute(SQL["removal.removable"], (names,)).fetchall()
     return _remove(rows, found, most_rows)
 
 
@@ -121,16 +121,16 @@ def _remove(
 
 def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, str, str, int]]) -> None:
     words = [word for row in found if row[2] == "FAILED" for word in _words(connection, row[0])]
-    connection.executemany(SQL["sweep.delete_word"], words)
+    connection.executemany(SQL["removal.delete_words"], words)
     numbers = json.dumps([row[0] for row in found])
     _remove_tags(connection, numbers)
     for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
-        connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
+        connection.execute(SQL[f"removal.delete_{table}_of_all"], (numbers,))
 
 
 def _remove_tags(connection: sqlite3.Connection, numbers: str) -> int:
-    tags = connection.execute(SQL["sweep.tags_of_all"], (numbers,)).fetchall()
-    connection.executemany(SQL["sweep.delete_tag"], tags)
+    tags = connection.execute(SQL["removal.tags_of_all"], (numbers,)).fetchall()
+    connection.executemany(SQL["removal.delete_tags"], tags)
     return len(tags)
 
 
@@ -151,9 +151,9 @@ def _remove_each(
         if spent >= most_rows:
             return removed, True
         if state == "FAILED":
-            rows.connection.executemany(SQL["sweep.delete_word"], _words(rows.connection, number))
+            rows.connection.executemany(SQL["removal.delete_words"], _words(rows.connection, number))
         spent += _remove_tags(rows.connection, json.dumps([number]))
-        for statement in ("sweep.delete_flight", "sweep.delete_execution"):
+        for statement in ("removal.delete_flight", "removal.delete_execution"):
             spent += rows.connection.execute(SQL[statement], {"execution": number}).rowcount
         removed.append(execution)
     return removed, False
