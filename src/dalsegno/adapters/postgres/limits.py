@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from dalsegno.adapters.postgres.claim.limited import read_starts, read_uses
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.rows import rule_columns
 from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.limits import Allowance, LimitView
 
@@ -35,11 +36,9 @@ class PostgresLimits:
         self.store = store
 
     async def set(self, key: str, rule: Allowance) -> None:
-        rate = rule.rate
-        starts, period = (rate.starts, rate.period) if rate is not None else (None, None)
         async with self.store.transaction() as tx:
             await tx.fetch("limits.lock", [key])
-            await tx.fetch("limits.set_rule", key, rule.concurrency, starts, period, self.store.now())
+            await tx.fetch("limits.set_rule", key, *rule_columns(rule), self.store.now())
             await tx.fetch("limits.open", [key])
 
     async def remove(self, key: str) -> bool:

@@ -10,11 +10,11 @@ from itertools import accumulate
 from dalsegno.adapters.postgres.archive.partitions import Days
 from dalsegno.adapters.postgres.claim.limit_queues import announce_opened, open_lines
 from dalsegno.adapters.postgres.commit.columns import columns
-from dalsegno.adapters.postgres.commit.workspace import UNFINISHED
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.core.settlement import cancelled_event
 from dalsegno.model.execution import ENDED, ExecutionState
 from dalsegno.model.search import error_words
+from dalsegno.model.token import UNFINISHED
 
 REMOVED_ROWS = 5000
 """Approximate number of rows removed in one transaction."""

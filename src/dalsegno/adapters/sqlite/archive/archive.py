@@ -11,9 +11,9 @@ from functools import partial
 
 import msgspec
 
+from dalsegno.adapters.rows import execution_view
 from dalsegno.adapters.sqlite.archive import listing
 from dalsegno.adapters.sqlite.archive.removal import remove_ended, remove_named
-from dalsegno.adapters.sqlite.commit.columns import execution_view, whole_row
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
@@ -156,7 +156,7 @@ class SqliteArchive:
     # -- executions -------------------------------------------------------------------------------------------
 
     async def execution(self, execution: str) -> ExecutionView | None:
-        row = await self.store.read(lambda connection: whole_row(connection, execution))
+        row = await self.store.read(lambda connection: listing.whole_row(connection, execution))
         return execution_view(row) if row is not None else None
 
     async def outline(self, execution: str) -> ExecutionView | None:

@@ -7,10 +7,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
-from dalsegno.adapters.sqlite.commit.workspace import UNFINISHED, SqliteWorkspace
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import cancelled_event
 from dalsegno.model.search import error_words
+from dalsegno.model.token import UNFINISHED
 
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
 SMALL = 200

@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.commit.changes import Changes
-from dalsegno.adapters.sqlite.commit.columns import Flight
+from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.adapters.sqlite.commit.workspace_machines import LimitWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
 from dalsegno.model.effect import DeliverToToken, DropTokens, HurryToken, ReplaceTags, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import Transition
 
-UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 CACHED_FLIGHTS = 5_000
 """Most cached executions; beyond that all are dropped and read again when they change."""
 
