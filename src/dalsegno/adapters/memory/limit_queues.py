@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.core.settlement import TokenRow, claimable
 from dalsegno.core.settlement.claim_order import Place, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
 
 Entry = tuple[int, float, int, str, str]
 """A place, the execution and the token: valid only while the token is ready."""
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 class MemoryLine:

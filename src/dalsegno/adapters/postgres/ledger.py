@@ -6,12 +6,12 @@ import json
 from collections.abc import Collection, Sequence
 
 from dalsegno.adapters.excluding_claims import ExcludingClaims
+from dalsegno.adapters.limit_lines import COUNTED as COUNTED_IN_LINE
 from dalsegno.adapters.postgres.archive.removal import sweep
 from dalsegno.adapters.postgres.claim.claims import Claims
 from dalsegno.adapters.postgres.claim.timers import TimerWaker
 from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorkers
 from dalsegno.adapters.postgres.commit.commits import Commits
-from dalsegno.adapters.postgres.limits import COUNTED as COUNTED_IN_LINE
 from dalsegno.adapters.postgres.limits import views_of
 from dalsegno.adapters.postgres.messaging.heartbeats import Heartbeats
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.adapters.postgres.claim.limited import read_starts, read_uses
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
 from dalsegno.adapters.rows import rule_columns
 from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.limits import Allowance, LimitView
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 async def views_of(tx: Transaction, asked: Sequence[tuple[str, str | None]], now: float) -> list[LimitView]:

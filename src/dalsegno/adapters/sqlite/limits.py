@@ -6,14 +6,12 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.adapters.rows import allowance, rule_columns
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.core.settlement.limits import NthStart, limit_view
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView, Rate
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 def rule_of(connection: sqlite3.Connection, key: str) -> Allowance:
