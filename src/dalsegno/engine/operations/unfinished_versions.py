@@ -80,8 +80,9 @@ async def offered_by_others(client: Client) -> IsOffered:
             found[offer].update(info.queues)
 
     def is_offered(task: Task) -> bool:
-        queues = found.get(task_offer(task[0]), ())
-        return bool(queues) and (task[1] is None or task[1] in queues)
+        name, queue = task
+        queues = found.get(task_offer(name), ())
+        return bool(queues) and (queue is None or queue in queues)
 
     return is_offered
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -47,14 +47,22 @@ class FailedError(Exception):
         self.error = error
 
 
+class Loop(NamedTuple):
+    """One item of a split."""
+
+    split: str
+    index: int
+    total: int
+    item: Any
+
+
 class Visit(Struct, frozen=True):
     """The counterpart of a token: its data and the path it took."""
 
     context: dict[str, Any]
     payload: Any
     path: str
-    loops: tuple[tuple[str, int, int, Any], ...] = ()
-    """split, index, total, item"""
+    loops: tuple[Loop, ...] = ()
 
 
 class Scope(Struct):
@@ -130,9 +138,9 @@ def _root(root: str, visit: Visit, payload: dict[str, Any]) -> Any:
     if root == "$trigger":
         return payload
     if root == "$item":
-        return visit.loops[-1][3]
+        return visit.loops[-1].item
     if root == "$index":
-        return visit.loops[-1][1]
+        return visit.loops[-1].index
     for split, index, total, item in reversed(visit.loops):
         if root == f"${split}":
             return {"item": item, "index": index, "total": total}
@@ -261,7 +269,7 @@ class _Reading:
         context: dict[str, Any] = {}
         for _, visit in arrived:
             context |= visit.context
-        first = arrived[0][1]
+        _, first = arrived[0]
         return Visit(context, [visit.payload for _, visit in arrived], first.path, first.loops)
 
     def _visit(self, scope: Scope, node: Node, visit: Visit) -> None:
@@ -441,7 +449,7 @@ class _Reading:
         self, node: Node, visit: Visit, index: int, total: int, item: Any
     ) -> tuple[Any, dict[str, Any] | None]:
         inner = Scope({}, [], [])
-        start = Visit(visit.context, item, "", (*visit.loops, (node.id, index, total, item)))
+        start = Visit(visit.context, item, "", (*visit.loops, Loop(node.id, index, total, item)))
         try:
             for edge in node.success_edges:
                 path = f"{edge.position:04x}" if forks(node) else ""

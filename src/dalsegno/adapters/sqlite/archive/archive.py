@@ -38,7 +38,8 @@ NAMED = 3
 
 def remove_definition(connection: sqlite3.Connection, name: str, version: int | None) -> int:
     row = connection.execute(SQL["definition.current"], (name,)).fetchone()
-    if row is None or (
+    current = Definition(*row) if row is not None else None
+    if current is None or (
         version is not None
         and connection.execute(SQL["definition.version"], (name, version)).fetchone() is None
     ):
@@ -48,7 +49,7 @@ def remove_definition(connection: sqlite3.Connection, name: str, version: int | 
     needs = Needs(
         unfinished=_unfinished(connection, name, version, parts if version is None else []),
         aliases=tuple(alias for alias, meant in aliases.items() if version in (None, meant)),
-        current=row[1] == version,
+        current=current.version == version,
     )
     refuse_needed(name, version, needs)
     if version is None:
@@ -64,7 +65,9 @@ def _unfinished(
     for workflow in (name, *parts):
         for state in ("PENDING", "RUNNING", "PAUSED"):
             given = {"name": workflow, "state": state, "version": version, "limit": NAMED - len(found)}
-            found += [row[0] for row in connection.execute(SQL["definition.unfinished_of"], given)]
+            found += [
+                execution for (execution,) in connection.execute(SQL["definition.unfinished_of"], given)
+            ]
     return tuple(found)
 
 

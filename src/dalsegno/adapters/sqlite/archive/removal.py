@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
@@ -19,6 +20,16 @@ SMALL = 200
 WEIGHTS = {"blob": 8, "blob_piece": 128}
 """Rows of other tables that take as long to remove as one row of these."""
 KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
+
+
+class Removable(NamedTuple):
+    """An ended execution past its retention time, from ``removal.outdated`` or ``removal.removable``."""
+
+    number: int
+    execution: str
+    state: str
+    size: int
+    """Its events, and one for each 16 KiB that it has stored; 0 for one that is not swept."""
 
 
 def sweep(rows: SqliteWorkspace, limit: int) -> int:
@@ -63,7 +74,7 @@ def _sweep_tokens(connection: sqlite3.Connection, execution: int, at: float, lim
         ]
         connection.executemany(SQL["history.insert_event"], events)
         connection.execute(SQL["sweep.count_event"], (seq + len(events), execution))
-    connection.executemany(SQL["sweep.delete_token"], [token[:1] for token in tokens])
+    connection.executemany(SQL["sweep.delete_token"], [(number,) for number, *_ in tokens])
     return len(tokens)
 
 
@@ -91,39 +102,37 @@ def remove_ended(
 
     Return how many executions were removed, and True if the row limit left some.
     """
-    found = rows.connection.execute(SQL["removal.outdated"], (state, before, limit)).fetchall()
-    removed, more = _remove(rows, found, most_rows)
+    found = rows.connection.execute(SQL["removal.outdated"], (state, before, limit))
+    removed, more = _remove(rows, [Removable(*row) for row in found], most_rows)
     return len(removed), more
 
 
 def remove_named(rows: SqliteWorkspace, names: str, most_rows: int) -> tuple[list[str], bool]:
     """Remove outdated executions of a JSON list of ids; return the removed ones, and True if some are left."""
-    found = rows.connection.execute(SQL["removal.removable"], (names,)).fetchall()
-    return _remove(rows, found, most_rows)
+    found = rows.connection.execute(SQL["removal.removable"], (names,))
+    return _remove(rows, [Removable(*row) for row in found], most_rows)
 
 
-def _remove(
-    rows: SqliteWorkspace, found: Sequence[tuple[int, str, str, int]], most_rows: int
-) -> tuple[list[str], bool]:
+def _remove(rows: SqliteWorkspace, found: Sequence[Removable], most_rows: int) -> tuple[list[str], bool]:
     """Remove small, swept executions together and the others one by one, up to the row limit."""
-    small = [row for row in found if 0 < row[3] <= SMALL]
+    small = [each for each in found if 0 < each.size <= SMALL]
     together = [
-        row
-        for row, so_far in zip(small, accumulate(row[3] for row in small), strict=True)
+        each
+        for each, so_far in zip(small, accumulate(each.size for each in small), strict=True)
         if so_far <= most_rows
     ]
     if together:
-        for _, execution, _, _ in together:
-            rows.forget(execution)
+        for each in together:
+            rows.forget(each.execution)
         _remove_together(rows.connection, together)
-        return [row[1] for row in together], len(together) < len(found)
+        return [each.execution for each in together], len(together) < len(found)
     return _remove_each(rows, found, most_rows)
 
 
-def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, str, str, int]]) -> None:
-    words = [word for row in found if row[2] == "FAILED" for word in _words(connection, row[0])]
+def _remove_together(connection: sqlite3.Connection, found: Sequence[Removable]) -> None:
+    words = [word for each in found if each.state == "FAILED" for word in _words(connection, each.number)]
     connection.executemany(SQL["removal.delete_words"], words)
-    numbers = json.dumps([row[0] for row in found])
+    numbers = json.dumps([each.number for each in found])
     _remove_tags(connection, numbers)
     for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
         connection.execute(SQL[f"removal.delete_{table}_of_all"], (numbers,))
@@ -135,9 +144,7 @@ def _remove_tags(connection: sqlite3.Connection, numbers: str) -> int:
     return len(tags)
 
 
-def _remove_each(
-    rows: SqliteWorkspace, found: Iterable[tuple[int, str, str, int]], most_rows: int
-) -> tuple[list[str], bool]:
+def _remove_each(rows: SqliteWorkspace, found: Iterable[Removable], most_rows: int) -> tuple[list[str], bool]:
     """Remove executions one by one.
 
     The execution's own row is removed last: as long as anything of it exists, its id is taken and the next call

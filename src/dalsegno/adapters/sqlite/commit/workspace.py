@@ -158,7 +158,10 @@ class SqliteWorkspace(LimitWorkspace):
             self._absent.difference_update([execution for (execution,) in recorded])
 
     def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
-        """Return the one object of a token from its number and the columns of TokenRow."""
+        """Return the one object of a token from its number and the columns of TokenRow.
+
+        Every claim calls this, so the row is read by position.
+        """
         flight = self._flight(stored[1])
         if flight is None:
             raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
@@ -222,7 +225,8 @@ class SqliteWorkspace(LimitWorkspace):
         if found is None and not flight.born_here:
             row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
             if row is not None:
-                found = flight.gates[gate] = GateRow(execution, gate, row[0], frozenset(json.loads(row[1])))
+                count, used = row
+                found = flight.gates[gate] = GateRow(execution, gate, count, frozenset(json.loads(used)))
         return found
 
     def has_slot(self, execution: str, barrier: str, slot: int) -> bool:
