@@ -18,14 +18,13 @@ from dalsegno.errors import BadConfiguration, InvalidDefinition, NotFound
 from dalsegno.graph.checks.task_names import named_tasks
 from dalsegno.lang import FlowProgram, FlowSyntaxError
 from dalsegno.lang.flow.syntax.validation import task_calls
-from dalsegno.model.execution import SCRIPTED, ExecutionKind, ExecutionState
+from dalsegno.model.execution import NOT_ENDED, SCRIPTED, ExecutionKind
 from dalsegno.model.suggestion import listed
 from dalsegno.ports.archive import ExecutionFilter
 
 if TYPE_CHECKING:
     from dalsegno.engine.client import Client
 
-UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 MOST_EXECUTIONS = 10_000
 """Executions that are read, newest first."""
 MOST_INSPECTED = 500
@@ -130,7 +129,7 @@ async def lacking_of(
 
 async def unfinished_versions(client: Client) -> list[UnfinishedVersion]:
     """Return the versions that executions in flight of a store run, with their needs."""
-    where = ExecutionFilter(states=UNFINISHED, kinds=("graph", "script", "python"))
+    where = ExecutionFilter(states=NOT_ENDED, kinds=("graph", "script", "python"))
     found: dict[str, UnfinishedVersion] = {}
     inspected: defaultdict[str, list[str]] = defaultdict(list)
     before, seen = None, 0

@@ -29,7 +29,7 @@ from dalsegno.model.definition import (
     unknown,
 )
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, Ending, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 NAMED = 3
@@ -63,7 +63,7 @@ def _unfinished(
 ) -> tuple[str, ...]:
     found: list[str] = []
     for workflow in (name, *parts):
-        for state in ("PENDING", "RUNNING", "PAUSED"):
+        for state in NOT_ENDED:
             given = {"name": workflow, "state": state, "version": version, "limit": NAMED - len(found)}
             found += [
                 execution for (execution,) in connection.execute(SQL["definition.unfinished_of"], given)
