@@ -84,6 +84,24 @@ def flight_columns(number: int, row: ExecutionRow) -> Parameters:
     return number, row.state, row.epoch, row.seq, row.live, row.touched_at, row.paused_at, row.ended_at
 
 
+def token_changes(row: TokenRow) -> Parameters:
+    """Return what may change of a stored token, except for its data."""
+    return (
+        row.state,
+        row.due,
+        row.fence,
+        row.owner,
+        row.attempt,
+        row.losses,
+        row.reason,
+        row.barrier,
+        row.ready_at,
+        row.digest,
+        row.awaits,
+        row.queue,
+    )
+
+
 def new_line(row: TokenRow) -> Parameters:
     return row.queue, row.limit_key, row.priority, row.ready_at
 

@@ -13,7 +13,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from dalsegno.adapters.postgres.commit.flight import Flight
-from dalsegno.adapters.rows import Parameters, counted_machine, flight_columns, stored_machine
+from dalsegno.adapters.rows import (
+    Parameters,
+    counted_machine,
+    flight_columns,
+    stored_machine,
+    token_changes,
+)
 from dalsegno.core.settlement import BarrierRow, MachineRow, TokenRow
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
@@ -112,24 +118,7 @@ def new_token(flight: Flight, row: TokenRow) -> Parameters:
 
 
 def changed_token(name: tuple[int, str], row: TokenRow, fence_before: int, target: int) -> Parameters:
-    return (
-        *name,
-        fence_before,
-        target,
-        row.state,
-        row.due,
-        row.fence,
-        row.owner,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.barrier,
-        row.ready_at,
-        row.digest,
-        row.awaits,
-        row.queue,
-        row.data,
-    )
+    return *name, fence_before, target, *token_changes(row), row.data
 
 
 def changed_barrier(name: tuple[int, str], row: BarrierRow) -> Parameters:

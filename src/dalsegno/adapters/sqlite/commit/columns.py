@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
-from dalsegno.adapters.rows import Parameters
+from dalsegno.adapters.rows import Parameters, token_changes
 from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.core.settlement import GateRow, ScopeRow, SignalRow, TokenRow
 from dalsegno.model.execution import NewExecution
@@ -128,23 +128,7 @@ def new_token(number: int, flight: Flight, row: TokenRow) -> Parameters:
 
 
 def changed_token(number: int, row: TokenRow) -> Parameters:
-    return (
-        row.data,
-        row.state,
-        row.due,
-        row.fence,
-        row.owner,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.barrier,
-        row.ready_at,
-        row.digest,
-        row.awaits,
-        row.queue,
-        next(turns) if row.state == "ready" else 0,
-        number,
-    )
+    return row.data, *token_changes(row), next(turns) if row.state == "ready" else 0, number
 
 
 def stored_scope(key: tuple[int, str], row: ScopeRow) -> Parameters:
