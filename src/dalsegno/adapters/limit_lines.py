@@ -1,7 +1,8 @@
-"""Lines of tokens with a limit key, as one claim of an SQL store sees them; see ``core.settlement.claim_order``.
+"""Lines of tokens with a limit key, as one claim of an SQL store sees them; see
+``core.settlement.claim_order``.
 
-A store reads lines, keys and tokens in its own way. Which token of a line is next, if its limit leaves room, and how
-the claim leaves the line is decided here.
+A store reads lines, keys and tokens in its own way. Which token of a line is next, if its limit
+leaves room, and how the claim leaves the line is decided here.
 """
 
 from __future__ import annotations

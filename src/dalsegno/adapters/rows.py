@@ -1,7 +1,8 @@
-"""Rows of SQL stores: read as views and as rows of the settlement rules, and written as parameters of statements.
+"""Rows of SQL stores: read as views and as rows of the settlement rules, and written as parameters
+of statements.
 
-Statements of both stores name their columns in the order used here. What depends on the driver (how truth values,
-payloads and lists of rows are passed) is in the store's own ``commit/columns.py``.
+Statements of both stores name their columns in the order used here. What depends on the driver (how
+truth values, payloads and lists of rows are passed) is in the store's own ``commit/columns.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ Flag: TypeAlias = Callable[[bool], Any]
 """How the driver takes a truth value: ``bool`` or ``int``."""
 
 TAGS = ExecutionView.__struct_fields__.index("tags")
-"""The column of ``execution_view`` whose text is parsed. Its columns are the fields of ExecutionView."""
+"""The column of ``execution_view`` whose text is parsed. Its columns are the fields of
+ExecutionView.
+"""
 
 _read_ranges = msgspec.json.Decoder(Ranges)
 _read_wake = msgspec.json.Decoder(Wake)

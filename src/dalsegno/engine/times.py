@@ -10,7 +10,9 @@ from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import BadDuration, parse_duration
 
 Moment = float | str | datetime
-"""Unix seconds, ISO 8601 text or a datetime. Without an offset it is in UTC, or in the time zone of its schedule."""
+"""Unix seconds, ISO 8601 text or a datetime. Without an offset it is in UTC, or in the time zone of
+its schedule.
+"""
 Duration = float | str
 """Seconds, or text such as ``10m``."""
 
@@ -37,7 +39,9 @@ def read_duration(given: Duration, what: str) -> float:
 
 
 def read_moment(given: Moment, what: str, zone: tzinfo = UTC) -> float:
-    """Return Unix seconds. ``zone``: of a time without an offset. Raises InvalidInput, which begins with ``what``."""
+    """Return Unix seconds. ``zone``: of a time without an offset. Raises InvalidInput, which begins
+    with ``what``.
+    """
     try:
         found = _read(given, zone)
     except (ValueError, OverflowError):

@@ -103,17 +103,17 @@ class Working:
 
 
 class NodeContext(Protocol):
-    """What a running node or task may ask of the engine. ``NodeContext`` and ``TaskContext`` of ``dalsegno`` are this
-    class.
+    """What a running node or task may ask of the engine. ``NodeContext`` and ``TaskContext`` of
+    ``dalsegno`` are this class.
 
-    One object belongs to one attempt. It is the same for a node of a graph (*graph*), a task that a script or a Python
-    workflow calls (*task*), and a node that a script runs with ``Node.run`` (*library node*). They differ only where a
-    member says so.
+    One object belongs to one attempt. It is the same for a node of a graph (*graph*), a task that a
+    script or a Python workflow calls (*task*), and a node that a script runs with ``Node.run``
+    (*library node*). They differ only where a member says so.
     """
 
     outputs: Mapping[str, Any]
-    """Outputs of the direct predecessors that are in the context, by node id, in edge order, if the node type needs
-    ``$predecessors``. Empty for tasks and library nodes.
+    """Outputs of the direct predecessors that are in the context, by node id, in edge order, if the
+    node type needs ``$predecessors``. Empty for tasks and library nodes.
     """
     services: Mapping[str, Any]
     """Engine-wide resources by name: ``http`` (client pool), ``tasks`` (registry)."""
@@ -139,7 +139,9 @@ class NodeContext(Protocol):
 
     @property
     def idempotency_key(self) -> str:
-        """A key that is the same in all attempts of this run: pass it to the services that the run calls."""
+        """A key that is the same in all attempts of this run: pass it to the services that the run
+        calls.
+        """
 
     @property
     def attempt(self) -> int:
@@ -151,29 +153,34 @@ class NodeContext(Protocol):
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """Graph: the item's number in every split around the node, outermost first. Otherwise the number of the
-        promise, which distinguishes several calls of one task.
+        """Graph: the item's number in every split around the node, outermost first. Otherwise the
+        number of the promise, which distinguishes several calls of one task.
         """
 
     @property
     def payload(self) -> Any:
-        """Graph: the payload of the incoming edge, if the node type needs ``$payload``. Task: its input. Library node:
-        the working payload.
+        """Graph: the payload of the incoming edge, if the node type needs ``$payload``. Task: its
+        input. Library node: the working payload.
         """
 
     @property
     def input(self) -> Any:
-        """Graph: the start payload, if the node type needs ``$trigger``. Otherwise the same as ``payload``."""
+        """Graph: the start payload, if the node type needs ``$trigger``. Otherwise the same as
+        ``payload``.
+        """
 
     def lookup(self, root: str) -> Any:
         """Return the value of a root; raises KeyError for one that has none.
 
-        Graph: the roots that the node's parameters mention or its type needs (``$json``, ``$trigger``, a node id …).
-        Task: ``$json``, ``$payload`` and ``$trigger`` are its input. Library node: ``$json`` only.
+        Graph: the roots that the node's parameters mention or its type needs (``$json``,
+        ``$trigger``, a node id …). Task: ``$json``, ``$payload`` and ``$trigger`` are its input.
+        Library node: ``$json`` only.
         """
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
-        """Evaluate a parameter of kind ``condition`` or ``expression``. Tasks have none: raises InvalidInput."""
+        """Evaluate a parameter of kind ``condition`` or ``expression``. Tasks have none: raises
+        InvalidInput.
+        """
 
     async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
         """Return the parameter's value for each set of local names.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dalsegno.adapters.memory.store import MemoryStore
 
 Entry = tuple[int, float, int, str, str]
-"""A place, the execution and the token: valid only while the token is ready. A heap compares entries at every claim, so
-they are plain tuples that are read by position.
+"""A place, the execution and the token: valid only while the token is ready. A heap compares
+entries at every claim, so they are plain tuples that are read by position.
 """
 
 

@@ -33,11 +33,11 @@ NO_EXPRESSIONS: Mapping[str, Expression] = {}
 
 
 class RunContext:
-    """The implementation of ``ports.node.NodeContext``: one attempt to run a node of a graph, a task of a script, or
-    a library node in a script.
+    """The implementation of ``ports.node.NodeContext``: one attempt to run a node of a graph, a
+    task of a script, or a library node in a script.
 
-    Plain attributes that change (``beats``, ``cancelled``) are safe to read and write from any thread: synchronous
-    tasks run in threads of their own.
+    Plain attributes that change (``beats``, ``cancelled``) are safe to read and write from any
+    thread: synchronous tasks run in threads of their own.
     """
 
     __slots__ = (
@@ -142,7 +142,9 @@ class RunContext:
         now: float,
         workflow: str,
     ) -> RunContext:
-        """Return the context of a task of a script. ``promise`` distinguishes it from others of the same name."""
+        """Return the context of a task of a script. ``promise`` distinguishes it from others of the
+        same name.
+        """
         # A script passes finished values, so every root is the payload.
         roots = {"$json": payload, "$payload": payload, "$trigger": payload}
         run = cls(lease, roots.__getitem__, payload, services, log, meters, now)
@@ -157,8 +159,8 @@ class RunContext:
     def enter_node(
         self, type_name: str, working: Any, expressions: Mapping[str, Expression], meter: Meter
     ) -> None:
-        """Continue as the context of a library node, which this task of a script runs. Its only root is ``$json``: a
-        script has no preceding nodes.
+        """Continue as the context of a library node, which this task of a script runs. Its only
+        root is ``$json``: a script has no preceding nodes.
         """
         self.node_id = self.node_name = type_name
         self.lookup = {"$json": working}.__getitem__
@@ -207,8 +209,8 @@ class RunContext:
 
     @property
     def meter(self) -> Meter:
-        """The meter shared by all expressions of this run. A run with effects cannot be given up during their
-        evaluation.
+        """The meter shared by all expressions of this run. A run with effects cannot be given up
+        during their evaluation.
         """
         if self._meter is None:
             self._meter = self._meters.new(may_be_light=self._is_pure)
@@ -218,8 +220,8 @@ class RunContext:
         return parameter in self._expressions
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
-        """Evaluate an expression. Local names take precedence over roots: inside a list node ``$item`` is the list's
-        item, not the split's.
+        """Evaluate an expression. Local names take precedence over roots: inside a list node
+        ``$item`` is the list's item, not the split's.
         """
         if self._expressions is NO_EXPRESSIONS:
             raise InvalidInput(
@@ -256,8 +258,8 @@ class RunContext:
         return found
 
     async def _asking(self) -> tuple[str, str]:
-        """Return the requesting workflow and the content hash of its definition: both must be permitted to use the
-        credential. The hash is empty for a task that runs on its own.
+        """Return the requesting workflow and the content hash of its definition: both must be
+        permitted to use the credential. The hash is empty for a task that runs on its own.
         """
         definition = self.lease.definition
         if self.version:

@@ -1,4 +1,6 @@
-"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``); and single ones."""
+"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``); and
+single ones.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ MOST_COUNTED = 20_000
 """Rows of a plan up to which it is counted; plans with more are all treated as long."""
 
 LARGE = 1024 * 1024
-"""Bytes from which on a value is read piece by piece. In one piece, SQLite would have a copy of it beside ours."""
+"""Bytes from which on a value is read piece by piece. In one piece, SQLite would have a copy of it
+beside ours.
+"""
 PIECE = 512 * 1024
 INPUT, OUTPUT = (ExecutionView.__struct_fields__.index(name) for name in ("input", "output"))
 """Columns of ``execution_view``, which are the fields of ExecutionView."""

@@ -23,7 +23,9 @@ KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_by
 
 
 class Removable(NamedTuple):
-    """An ended execution past its retention time, from ``removal.outdated`` or ``removal.removable``."""
+    """An ended execution past its retention time, from ``removal.outdated`` or
+    ``removal.removable``.
+    """
 
     number: int
     execution: str

@@ -17,7 +17,9 @@ from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Woken
 
 PRIORITY, READY_AT, TURN = 8, 19, 23
-"""Columns of ``token.ready``. Every claim sorts by them, so they are read by position and not from a TokenRow."""
+"""Columns of ``token.ready``. Every claim sorts by them, so they are read by position and not from
+a TokenRow.
+"""
 
 
 def place(row: Row) -> Place:

@@ -1,4 +1,6 @@
-"""Lines of tokens with a limit key, read on as far as a claim needs them; see ``adapters.limit_lines``."""
+"""Lines of tokens with a limit key, read on as far as a claim needs them; see
+``adapters.limit_lines``.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class LimitQueueCursor(LineCursor[Row]):
         self._rows = rows
         self._now = use.now
         self._void = 0
-        """Innocent tokens that may not run. They are still stored as ready, and so are those that were taken."""
+        """Innocent tokens that may not run. They are still stored as ready, and so are those that
+        were taken.
+        """
         self._unsifted: list[Row] | None = None
 
     def peek(self) -> set[str]:
@@ -99,7 +103,9 @@ class LimitQueueCursor(LineCursor[Row]):
         return self._runnable(self._stored(SUSPECT, 1))
 
     def _runnable(self, stored: list[Row]) -> list[Head[Row]]:
-        """Return the tokens without those whose execution is paused or has ended, which use no slot."""
+        """Return the tokens without those whose execution is paused or has ended, which use no
+        slot.
+        """
         self._rows.warm({execution for _, execution, *_ in stored})
         heads = []
         for row in stored:

@@ -16,7 +16,8 @@ from dalsegno.core.settlement import (
 class Flight:
     """The cached rows of one unfinished execution.
 
-    A row that is here equals the stored one, or is about to be written; one that is not may still be stored.
+    A row that is here equals the stored one, or is about to be written; one that is not may still
+    be stored.
     """
 
     __slots__ = (
@@ -36,7 +37,9 @@ class Flight:
 
     def __init__(self, number: int, row: ExecutionRow, *, born_here: bool = False) -> None:
         self.born_here = born_here
-        """All its rows come from this workspace: a barrier, gate or left context that is not here does not exist. """
+        """All its rows come from this workspace: a barrier, gate or left context that is not here
+        does not exist.
+        """
         self.number = number
         self.row = row
         self.tokens: dict[str, TokenRow] = {}
