@@ -182,7 +182,7 @@ class PostgresLedger:
             found = await tx.fetch("look.execution", execution)
             return await self._inspect(tx, execution, found[0]) if found else None
 
-    async def _inspect(self, tx: Transaction, execution: str, found: object) -> Inspection:
+    async def _inspect(self, tx: Transaction, execution: str, found: Row) -> Inspection:
         tokens = tuple(
             token_view(TokenRow(execution, *row)) for row in await tx.fetch("look.tokens", execution)
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -47,13 +47,17 @@ class FailedError(Exception):
         self.error = error
 
 
-class Loop(NamedTuple):
+class Loop(Struct, frozen=True):
     """One item of a split."""
 
     split: str
     index: int
     total: int
     item: Any
+
+    def value(self) -> dict[str, Any]:
+        """Return the value of the split's root."""
+        return {"item": self.item, "index": self.index, "total": self.total}
 
 
 class Visit(Struct, frozen=True):
@@ -141,9 +145,9 @@ def _root(root: str, visit: Visit, payload: dict[str, Any]) -> Any:
         return visit.loops[-1].item
     if root == "$index":
         return visit.loops[-1].index
-    for split, index, total, item in reversed(visit.loops):
-        if root == f"${split}":
-            return {"item": item, "index": index, "total": total}
+    for loop in reversed(visit.loops):
+        if root == f"${loop.split}":
+            return loop.value()
     if root not in visit.context:
         raise Missing(root)
     return visit.context[root]
@@ -391,9 +395,7 @@ class _Reading:
             raise FailedError({**error.failure.as_dict(), "node": node.id}) from None
 
     def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
-        loops = {
-            split: {"item": item, "index": index, "total": total} for split, index, total, item in visit.loops
-        }
+        loops = {loop.split: loop.value() for loop in visit.loops}
         known = {**visit.context, **{f"${split}": loop for split, loop in loops.items()}}
         return {edge.src: known[f"${edge.src}"] for edge in node.in_edges if f"${edge.src}" in known}
 
