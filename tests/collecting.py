@@ -38,7 +38,7 @@ WAITING = (
     "tests/cli/test_two_applications.py",
     "tests/cli/test_keeping.py",
     "tests/cli/test_demo.py",
-    "tests/nodes/test_http_idempotency.py",
+    "tests/nodes/http/test_http_idempotency.py",
     "tests/server/test_endings.py",
 )
 """Folders and files whose tests wait for most of their time."""

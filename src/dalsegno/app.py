@@ -14,10 +14,10 @@ from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.starting.delays import Duration, Moment
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.steps.tasks import Task, Tasks, make_remote_task, make_task
 from dalsegno.engine.subprocesses.large_responses import LargeResponses
+from dalsegno.engine.times import Duration, Moment
 from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.event_loop_host import Host
 from dalsegno.graph.documents.workflow_limit import front_matter_limit

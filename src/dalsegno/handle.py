@@ -20,9 +20,9 @@ from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.starting.caller_connections import async_connection, plain_connection
-from dalsegno.engine.starting.delays import Duration, seconds_of
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.times import Duration, read_duration
 from dalsegno.errors import DalSegnoError, InvalidInput, UsageError, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.lang.python import DurableTask, DurableWorkflow
@@ -336,7 +336,7 @@ def host_of(runtime: Runtime, work: Coroutine[Any, Any, Any]) -> LoopHost:
 
 
 def _patience(timeout: Duration | None) -> float | None:
-    return seconds_of(timeout, "timeout") if isinstance(timeout, str) else timeout
+    return read_duration(timeout, "'timeout'") if isinstance(timeout, str) else timeout
 
 
 Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]

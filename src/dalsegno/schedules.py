@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy
 from dalsegno.engine.client import Client
-from dalsegno.engine.schedules.request import Duration, Moment, NewSchedule
+from dalsegno.engine.schedules.request import NewSchedule
 from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords, ScheduleView
 from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.times import Duration, Moment
 from dalsegno.errors import UsageError
 from dalsegno.handle import Handle, Runtime, host_of
 from dalsegno.lang.python import DurableWorkflow
@@ -54,6 +55,24 @@ class ScheduleOptions(TypedDict, total=False):
     """Changes the schedule of that name, if there is one."""
     allow_unknown: bool
     """Accepts a workflow that is not deployed yet."""
+
+
+class ScheduleOperations(Protocol):
+    """What can be done with schedules, whether their store is opened here or behind a server."""
+
+    async def add(
+        self, new: NewSchedule, *, replace: bool = False, allow_unknown: bool = False
+    ) -> ScheduleView: ...
+
+    async def list(self) -> Views: ...
+
+    async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView: ...
+
+    async def pause(self, name: str) -> None: ...
+
+    async def resume(self, name: str) -> None: ...
+
+    async def remove(self, name: str) -> None: ...
 
 
 class ScheduleCalls(ABC):
@@ -122,24 +141,27 @@ class ScheduleCalls(ABC):
     # -- internal ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    async def _add(
-        self, name: str, cron: str, workflow: Target, options: ScheduleOptions
-    ) -> ScheduleView: ...
+    def _operations(self) -> ScheduleOperations:
+        """Return the operations of the store, or of the server."""
 
-    @abstractmethod
-    async def _list(self) -> Views: ...
+    async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
+        new, replace, allow_unknown = read_request(name, cron, workflow, options)
+        return await self._operations().add(new, replace=replace, allow_unknown=allow_unknown)
 
-    @abstractmethod
-    async def _get(self, name: str, times: int) -> ScheduleView: ...
+    async def _list(self) -> Views:
+        return await self._operations().list()
 
-    @abstractmethod
-    async def _pause(self, name: str) -> None: ...
+    async def _get(self, name: str, times: int) -> ScheduleView:
+        return await self._operations().describe(name, times)
 
-    @abstractmethod
-    async def _resume(self, name: str) -> None: ...
+    async def _pause(self, name: str) -> None:
+        await self._operations().pause(name)
 
-    @abstractmethod
-    async def _remove(self, name: str) -> None: ...
+    async def _resume(self, name: str) -> None:
+        await self._operations().resume(name)
+
+    async def _remove(self, name: str) -> None:
+        await self._operations().remove(name)
 
     @abstractmethod
     async def _trigger(self, name: str, key: str | None) -> Handle: ...
@@ -160,32 +182,16 @@ class Schedules(ScheduleCalls):
         super().__init__(app)
         self._app = app
 
-    def _book(self) -> ScheduleRecords:
+    def _operations(self) -> ScheduleRecords:
         client = self._app.client
         return ScheduleRecords(client.stack, client.committer, client.definitions)
 
     async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
         await self._app.workflows.ensure_all(self._app.client)
-        new, replace, allow_unknown = read_request(name, cron, workflow, options)
-        return await self._book().add(new, replace=replace, allow_unknown=allow_unknown)
-
-    async def _list(self) -> Views:
-        return await self._book().list()
-
-    async def _get(self, name: str, times: int) -> ScheduleView:
-        return await self._book().describe(name, times)
-
-    async def _pause(self, name: str) -> None:
-        await self._book().pause(name)
-
-    async def _resume(self, name: str) -> None:
-        await self._book().resume(name)
-
-    async def _remove(self, name: str) -> None:
-        await self._book().remove(name)
+        return await super()._add(name, cron, workflow, options)
 
     async def _trigger(self, name: str, key: str | None) -> Handle:
-        order = await self._book().trigger(name, key)
+        order = await self._operations().trigger(name, key)
         return Handle(self._app, await self._app.client.start_ordered(order))
 
 

@@ -118,7 +118,7 @@ def status(port: str, path: str) -> int:
 def test_rules_and_autoscalers_name_metrics_that_are_told(live: LiveServer) -> None:
     with urllib.request.urlopen(live.url + "/metrics", timeout=10) as reply:
         told = set(METRIC.findall(reply.read().decode()))
-    # Those by queue are told when something waits; where that is so, tests/server/test_metrics.py looks.
+    # Those by queue are told when something waits; where that is so, tests/server/operations/test_metrics.py looks.
     source = (Path(__file__).parents[2] / "src/dalsegno/server/operations/metrics.py").read_text(
         encoding="utf-8"
     )

@@ -17,9 +17,9 @@ from dalsegno.engine.schedules.schedules import ScheduleRecords
 from dalsegno.errors import Conflict, InvalidDefinition
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.conftest import LASTING
 from tests.server.test_executions import ended
-from tests.server.test_keys import bearer, make_key
 
 JSON = {"Content-Type": "application/json"}
 SAY = {"id": "say", "type": "log", "parameters": {"message": "started by {{ $trigger.body.who ?? 'time' }}"}}

@@ -11,8 +11,8 @@ import pytest
 from fastapi import FastAPI
 
 from dalsegno.app import App
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.test_definitions import GRAPH
-from tests.server.test_keys import bearer, make_key
 
 JSON = {"Content-Type": "application/json"}
 

@@ -15,7 +15,7 @@ from dalsegno.app import App
 from dalsegno.engine.remote.orchestrator import Orchestrator
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
-from tests.server.test_health import part
+from tests.server.operations.test_health import part
 from tests.server.test_queues import start, task_graph
 from tests.server.test_remote import beat, claim, complete
 

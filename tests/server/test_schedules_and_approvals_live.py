@@ -8,8 +8,8 @@ import pytest
 
 from dalsegno import Client
 from dalsegno.errors import Conflict
+from tests.server.approvals.test_approvals import graph
 from tests.server.conftest import LiveServer
-from tests.server.test_approvals import graph
 from tests.server.test_definitions import GRAPH
 
 

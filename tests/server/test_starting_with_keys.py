@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from dalsegno.admin.webhook_signatures import PRESETS, sign
-from tests.server.test_approvals import asked, filled, graph, link_for
+from tests.server.approvals.test_approvals import asked, filled, graph, link_for
 from tests.server.test_webhooks import ECHO, SECRET
 
 

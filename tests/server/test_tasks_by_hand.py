@@ -17,9 +17,9 @@ from dalsegno.engine.remote.task_proxy import Answer
 from dalsegno.errors import Conflict, LeaseLost
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.test_declared_remote_tasks import claim, complete, start
 from tests.server.test_executions import deploy_script, ended
-from tests.server.test_keys import bearer, make_key
 from tests.waiting import come_about
 
 ENDINGS = ("TaskCompleted", "TaskFailed", "NodeCompleted", "NodeFailed", "NodeSkipped")

@@ -24,6 +24,8 @@ QUESTIONS = 8
 """Questions remembered per worker."""
 
 PRIORITY, READY_AT = 3, 4
+"""Columns of a row: a claim compares them for every token it meets, so they are read by position.
+"""
 Row: TypeAlias = tuple[Any, ...]
 Question: TypeAlias = tuple[frozenset[str], frozenset[str], bool]
 """Queues, workflows that are passed over, and True if only steps that may run long are."""

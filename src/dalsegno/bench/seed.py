@@ -70,14 +70,13 @@ def seed_sqlite(url: str, executions: int, progress: Progress) -> None:
 def _write(connection: sqlite3.Connection, chunk: list[tuple[Any, ...]]) -> None:
     connection.executemany(EXECUTION, chunk)
     tags, words, events = [], [], []
-    for row in chunk:
-        number, name, created_at, ended_at, error = row[0], row[1], row[4], row[8], row[11]
-        tags += [(tag, value, created_at, name) for tag, value in json.loads(row[10])]
+    for number, name, _, state, created_at, _, _, _, _, ended_at, given_tags, error, _ in chunk:
+        tags += [(tag, value, created_at, name) for tag, value in json.loads(given_tags)]
         words += [(word, created_at, name) for word in error_words(error)]
         events += [
             (number, 1, "ExecutionStarted", "", created_at),
             (number, 2, "NodeCompleted", "charge", ended_at),
-            (number, 3, f"Execution{row[3].title()}", "", ended_at),
+            (number, 3, f"Execution{state.title()}", "", ended_at),
         ]
     connection.executemany(TAG, tags)
     connection.executemany(WORD, words)

@@ -25,8 +25,8 @@ from dalsegno.client.transport import Transport, checked_url
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
-from dalsegno.engine.starting.delays import Duration, Moment
 from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.times import Duration, Moment
 from dalsegno.engine.worker.directory import WorkerSeen
 from dalsegno.errors import UsageError
 from dalsegno.event_loop_host import LoopHost

@@ -27,9 +27,9 @@ from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
-from dalsegno.engine.starting.delays import Moment, read_moment
 from dalsegno.engine.starting.pending import UNCHANGED, Unchanged
 from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.times import Moment, read_moment
 from dalsegno.errors import Conflict, InternalError
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionView
@@ -96,7 +96,7 @@ class ServerCalls:
             "tags": dict(options.tags),
             "priority": options.priority,
             "delay": options.delay,
-            "start_at": _moment(options.start_at),
+            "start_at": _start_at(options.start_at),
             "pending": pending,
         }
         told = {name: each for name, each in body.items() if each is not None}
@@ -292,8 +292,10 @@ class ServerCalls:
         await self.transport.send("POST", path, Any, told)
 
 
-def _moment(given: Moment | None) -> str | None:
-    return None if given is None else datetime.fromtimestamp(read_moment(given), UTC).isoformat()
+def _start_at(given: Moment | None) -> str | None:
+    return (
+        None if given is None else datetime.fromtimestamp(read_moment(given, "'start_at'"), UTC).isoformat()
+    )
 
 
 def _path(execution: str, part: str = "") -> str:

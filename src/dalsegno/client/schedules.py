@@ -12,12 +12,13 @@ from msgspec import Raw, Struct, structs
 from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.transport import Transport, own_key
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy, ScheduleSpec
-from dalsegno.engine.schedules.request import Moment, NewSchedule
+from dalsegno.engine.schedules.request import NewSchedule
 from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleView
+from dalsegno.engine.times import Moment
 from dalsegno.handle import Handle, Runtime
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionState
-from dalsegno.schedules import ScheduleCalls, ScheduleOptions, Target, read_request
+from dalsegno.schedules import ScheduleCalls
 
 Views: TypeAlias = list[ScheduleView]
 
@@ -135,33 +136,17 @@ class ServerSchedules:
 
 
 class ClientSchedules(ScheduleCalls):
-    __slots__ = ("_book",)
+    __slots__ = ("_operations_of_server",)
 
-    def __init__(self, runtime: Runtime, book: Callable[[], ServerSchedules]) -> None:
+    def __init__(self, runtime: Runtime, operations: Callable[[], ServerSchedules]) -> None:
         super().__init__(runtime)
-        self._book = book
+        self._operations_of_server = operations
 
-    async def _add(self, name: str, cron: str, workflow: Target, options: ScheduleOptions) -> ScheduleView:
-        new, replace, allow_unknown = read_request(name, cron, workflow, options)
-        return await self._book().add(new, replace=replace, allow_unknown=allow_unknown)
-
-    async def _list(self) -> Views:
-        return await self._book().list()
-
-    async def _get(self, name: str, times: int) -> ScheduleView:
-        return await self._book().describe(name, times)
-
-    async def _pause(self, name: str) -> None:
-        await self._book().pause(name)
-
-    async def _resume(self, name: str) -> None:
-        await self._book().resume(name)
-
-    async def _remove(self, name: str) -> None:
-        await self._book().remove(name)
+    def _operations(self) -> ServerSchedules:
+        return self._operations_of_server()
 
     async def _trigger(self, name: str, key: str | None) -> Handle:
-        return Handle(self._runtime, await self._book().trigger(name, key))
+        return Handle(self._runtime, await self._operations().trigger(name, key))
 
 
 def _path(name: str) -> str:

@@ -40,7 +40,8 @@ Then = Callable[[Outcome | None], None]
 """Callback for the outcome, called even if the caller no longer waits. None: the outcome is unknown."""
 Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
 """A transition, the future of its outcome, whether it waits for the store during an outage, its callback, and the
-workflow it counts for.
+workflow it counts for. Every step makes one and reads it several times, so it is a plain tuple
+that is read by position.
 """
 
 

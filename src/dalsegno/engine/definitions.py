@@ -340,8 +340,10 @@ class Definitions:
         if version is not None:
             return await self._find(name, version)
         known = self._current.get(name)
-        if known is not None and known[1] > self._clock.now():
-            return known[0]
+        if known is not None:
+            program, until = known
+            if until > self._clock.now():
+                return program
 
         def keep(program: Program | ScriptProgram) -> None:
             now = self._clock.now()

@@ -45,6 +45,7 @@ from dalsegno.engine.worker.missing_tasks import MissingTasks, TakingUp
 from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import BadConfiguration, OperatorError, StoreLost
 from dalsegno.model.effect import DropTokens, FinishExecution
+from dalsegno.model.execution import NOT_ENDED
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.broker import Broker
@@ -287,7 +288,7 @@ class Engine:
         """Follow the children that the execution has started before and that still run. Later ones are followed when
         they start.
         """
-        where = ExecutionFilter(None, ("PENDING", "RUNNING", "PAUSED"), parent=parent, relations=OWN)
+        where = ExecutionFilter(None, NOT_ENDED, parent=parent, relations=OWN)
         before: str | None = None
         while page := await self.stack.archive.executions(where, before):
             for child in page:

@@ -35,7 +35,7 @@ class Stack:
     clock: Clock
     close: Callable[[], Awaitable[None]]
     limits: LimitsPort | None = None
-    """None if the ledger has no limits by key."""
+    """None if the adapter has no limits by key. SQLite, PostgreSQL and memory have them."""
     neighbours: Neighbours | None = None
     """None if other processes are found by polling, or if there are none."""
     watch: Watch | None = None

@@ -17,6 +17,9 @@ SCRIPTED: frozenset[str] = frozenset(("script", "python"))
 """Kinds that run on a machine."""
 
 ENDED: frozenset[str] = frozenset(("COMPLETED", "FAILED", "CANCELLED"))
+NOT_ENDED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
+UNDER_WAY: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED")
+"""States of executions that have begun and not ended."""
 
 
 class NewExecution(Struct, frozen=True):

@@ -22,6 +22,8 @@ schedule: the next start of a schedule · start: begin a PENDING execution.
 """
 
 TokenState = Literal["ready", "leased", "parked", "held", "consumed", "cancelled"]
+UNFINISHED: frozenset[str] = frozenset(("ready", "leased", "parked", "held"))
+"""States of tokens that are neither consumed nor cancelled."""
 """held: ready, but its execution is paused. consumed and cancelled are tombstones until the execution is swept."""
 
 WakeReason = Literal["", "timer", "open", "dead", "timeout", "tripped", "arrival"]

@@ -103,10 +103,18 @@ class Working:
 
 
 class NodeContext(Protocol):
-    """The interface of a running node to the engine."""
+    """What a running node or task may ask of the engine. ``NodeContext`` and ``TaskContext`` of
+    ``dalsegno`` are this class.
+
+    One object belongs to one attempt. It is the same for a node of a graph (*graph*), a task that a
+    script or a Python workflow calls (*task*), and a node that a script runs with ``Node.run``
+    (*library node*). They differ only where a member says so.
+    """
 
     outputs: Mapping[str, Any]
-    """Outputs of the direct predecessors that are in the context, by node id, in edge order."""
+    """Outputs of the direct predecessors that are in the context, by node id, in edge order, if the
+    node type needs ``$predecessors``. Empty for tasks and library nodes.
+    """
     services: Mapping[str, Any]
     """Engine-wide resources by name: ``http`` (client pool), ``tasks`` (registry)."""
 
@@ -114,45 +122,65 @@ class NodeContext(Protocol):
     def execution_id(self) -> str: ...
 
     @property
-    def workflow(self) -> str: ...
+    def workflow(self) -> str:
+        """The name of the workflow."""
 
     @property
-    def version(self) -> int: ...
+    def version(self) -> int:
+        """The version of the workflow; 0 for tasks and library nodes."""
 
     @property
-    def node_id(self) -> str: ...
+    def node_id(self) -> str:
+        """Graph: the node's id. Task: the task's name. Library node: the node type."""
 
     @property
-    def node_name(self) -> str: ...
+    def node_name(self) -> str:
+        """Graph: the name that the document gives to the node. Otherwise the same as ``node_id``."""
 
     @property
     def idempotency_key(self) -> str:
-        """Stable over all attempts of this run."""
+        """A key that is the same in all attempts of this run: pass it to the services that the run
+        calls.
+        """
 
     @property
     def attempt(self) -> int:
         """1 for the first."""
 
     @property
-    def now(self) -> float: ...
+    def now(self) -> float:
+        """The time at which the attempt began, in Unix seconds."""
 
     @property
     def indexes(self) -> tuple[int, ...]:
-        """The item's number in every split around the node, outermost first."""
+        """Graph: the item's number in every split around the node, outermost first. Otherwise the
+        number of the promise, which distinguishes several calls of one task.
+        """
 
     @property
     def payload(self) -> Any:
-        """The payload of the incoming edge."""
+        """Graph: the payload of the incoming edge, if the node type needs ``$payload``. Task: its
+        input. Library node: the working payload.
+        """
 
     @property
     def input(self) -> Any:
-        """The start payload."""
+        """Graph: the start payload, if the node type needs ``$trigger``. Otherwise the same as
+        ``payload``.
+        """
 
     def lookup(self, root: str) -> Any:
-        """Return the value of a root that the node's parameters mention (``$json``, ``$trigger``, a node id …)."""
+        """Return the value of a root; raises KeyError for one that has none.
+
+        Graph: the roots that the node's parameters mention or its type needs (``$json``,
+        ``$trigger``, a node id …). Task: ``$json``, ``$payload`` and ``$trigger`` are its input.
+        Library node: ``$json`` only.
+        """
 
     def evaluate(self, parameter: str, local: Mapping[str, Any] | None = None) -> Any:
-        """Evaluate a parameter of kind ``condition`` or ``expression``."""
+        """Evaluate a parameter of kind ``condition`` or ``expression``. Tasks have none: raises
+        InvalidInput.
+        """
 
     async def evaluate_each(self, parameter: str, names: Iterable[Mapping[str, Any] | None]) -> list[Any]:
         """Return the parameter's value for each set of local names.

@@ -9,7 +9,7 @@ from dalsegno.testing.clock import FakeClock
 
 
 async def partitions(store: PostgresStore, table: str = "event") -> set[str]:
-    return {name for (name,) in await store.fetch("removal.partitions", f"dalsegno.{table}")}
+    return {name for (name,) in await store.fetch("partitions.names", f"dalsegno.{table}")}
 
 
 async def put_ended(

@@ -25,9 +25,8 @@ EXECUTIONS = 20_000
 FILTERS = filters(EXECUTIONS)
 DATABASE = "crowd"
 LISTING = sorted(name for name in SQL if name.startswith("listing."))
-OTHERS = sorted(
-    name for name in SQL if name.split(".")[0] in ("archive", "definition", "records", "blobs", "removal")
-)
+TOPICS = ("archive", "blobs", "definition", "partitions", "records", "removal")
+OTHERS = sorted(name for name in SQL if name.split(".")[0] in TOPICS)
 MERGED = re.compile("listing[.](newest|of_|in_|tag|failed_with|ended|awaiting_signal)")
 """Walks over lanes: what they find, a page of each, is sorted once more."""
 SHORT_SORTS = {"listing.ended", "listing.of_id", "listing.awaiting_signal"}

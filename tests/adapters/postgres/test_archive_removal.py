@@ -77,7 +77,7 @@ async def test_partitions_that_another_process_makes_at_the_same_time_are_nobody
                 f" PARTITION OF dalsegno.{table} FOR VALUES FROM ({first}) TO ({end})"
             )
 
-    act_beside(monkeypatch, store, "fetch", about="removal.any_in_other", after=make_too)
+    act_beside(monkeypatch, store, "fetch", about="partitions.any_in_other", after=make_too)
     here = asyncio.create_task(make_ahead(store, days=0))
     await until_somebody_waits(watching)
     await making.commit()
@@ -93,10 +93,10 @@ async def test_partitions_are_sampled_as_their_table_is(store: PostgresStore) ->
     await make_ahead(store)
 
     for table in ("event", "output"):
-        samples = await store.fetch("removal.samples", f"dalsegno.{table}")
+        samples = await store.fetch("partitions.samples", f"dalsegno.{table}")
         assert samples
         for partition in await partitions(store, table):
-            assert await store.fetch("removal.samples", f"dalsegno.{partition}") == samples, partition
+            assert await store.fetch("partitions.samples", f"dalsegno.{partition}") == samples, partition
 
 
 async def test_store_that_is_opened_has_the_partitions_of_today_before_anything_is_written(
@@ -131,7 +131,7 @@ async def test_opening_costs_one_look_where_the_partitions_are_there(
     monkeypatch.setattr(store, "fetch", counting)
     await make_in_time(store)
 
-    assert asked == ["removal.partitions"]
+    assert asked == ["partitions.names"]
 
 
 async def test_several_processes_that_open_at_once_make_each_partition_once(

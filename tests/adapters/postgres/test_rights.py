@@ -106,7 +106,7 @@ async def test_member_of_the_owner_needs_nothing_else(private_postgres: Postgres
 
     store = await PostgresStore.open(tenant)
     await make_ahead(store)
-    names = [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
+    names = [name for (name,) in await store.fetch("partitions.names", "dalsegno.event")]
     assert missing_among(names, day_at(store.now())) == []
     await store.close()
 

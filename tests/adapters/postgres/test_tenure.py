@@ -51,7 +51,7 @@ async def tend(url: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
         await come_about(lambda: rounds > ROUNDS, "rounds of tending")
         tending.cancel()
         await asyncio.gather(tending, return_exceptions=True)
-    names = [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
+    names = [name for (name,) in await store.fetch("partitions.names", "dalsegno.event")]
     missing = missing_among(names, day_at(store.now()))
     await store.close()
     return {days.name_of_day(day) for day in missing}

@@ -8,7 +8,7 @@ from itertools import islice
 
 from msgspec import structs
 
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore, execution_view, outline
+from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore, execution_view, outline
 from dalsegno.core.settlement import TokenRow
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import NotFound
@@ -26,6 +26,7 @@ from dalsegno.model.definition import (
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
 from dalsegno.model.search import error_words, id_range, names_workflow, words_of
+from dalsegno.model.token import UNFINISHED
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.clock import Clock
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from dalsegno.adapters.excluding_claims import lease_in_turn
 from dalsegno.adapters.memory.limit_queues import LimitQueueCursor, PlainTokens, may_claim, next_opening
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, MemoryStore, execution_view, outline
+from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore, execution_view, outline
 from dalsegno.core.settlement import (
     TokenRow,
     barrier_view,
@@ -33,7 +33,7 @@ from dalsegno.model.execution import ENDED
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import UNBOUNDED
 from dalsegno.model.machine import MachineView
-from dalsegno.model.token import Lease, may_run_long, not_among, with_handed_over
+from dalsegno.model.token import UNFINISHED, Lease, may_run_long, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import (

@@ -8,6 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
 
+from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.core.settlement import TokenRow, claimable
 from dalsegno.core.settlement.claim_order import Place, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from dalsegno.adapters.memory.store import MemoryStore
 
 Entry = tuple[int, float, int, str, str]
-"""A place, the execution and the token: valid only while the token is ready."""
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
+"""A place, the execution and the token: valid only while the token is ready. A heap compares
+entries at every claim, so they are plain tuples that are read by position.
+"""
 
 
 class MemoryLine:

@@ -26,11 +26,10 @@ from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.machine import Completion
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import OutboxEntry
 from dalsegno.ports.records import LogEntry, Record
-
-UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 
 
 class MemoryExecution:

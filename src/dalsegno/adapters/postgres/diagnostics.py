@@ -114,9 +114,9 @@ class HistoryFacts(Struct, frozen=True):
 async def examine_history_of(url: str) -> HistoryFacts:
     """Return the history's facts for a database with our schema and an open store."""
     async with _connected(url) as connection:
-        tenure = TableOwnership(*await connection.fetchrow(SQL["removal.tenure"]))
-        numbers = await connection.fetchrow(SQL["removal.outer_numbers_in_other"])
-        names = [name for (name,) in await connection.fetch(SQL["removal.partitions"], "dalsegno.event")]
+        tenure = TableOwnership(*await connection.fetchrow(SQL["partitions.ownership"]))
+        numbers = await connection.fetchrow(SQL["partitions.outer_numbers_in_other"])
+        names = [name for (name,) in await connection.fetch(SQL["partitions.names"], "dalsegno.event")]
         today = day_at(await connection.fetchval(SQL["look.now"]))
     in_common = [day_of(number) for number in numbers if number is not None]
     # A role that may create them has created today's and tomorrow's when the store was opened, and is creating the

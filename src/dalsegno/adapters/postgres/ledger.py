@@ -5,25 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 
-import msgspec
-
 from dalsegno.adapters.excluding_claims import ExcludingClaims
+from dalsegno.adapters.limit_lines import COUNTED as COUNTED_IN_LINE
 from dalsegno.adapters.postgres.archive.removal import sweep
 from dalsegno.adapters.postgres.claim.claims import Claims
 from dalsegno.adapters.postgres.claim.timers import TimerWaker
 from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorkers
 from dalsegno.adapters.postgres.commit.commits import Commits
-from dalsegno.adapters.postgres.limits import COUNTED as COUNTED_IN_LINE
 from dalsegno.adapters.postgres.limits import views_of
 from dalsegno.adapters.postgres.messaging.heartbeats import Heartbeats
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
+from dalsegno.adapters.rows import allowance, execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.barrier import LeftView, SlotView
-from dalsegno.model.execution import ExecutionView
 from dalsegno.model.inspection import Inspection, Untouched
-from dalsegno.model.limits import Allowance, LimitView, Rate
-from dalsegno.model.machine import Completion, MachineView, Ranges, SignalView, Wake
+from dalsegno.model.limits import LimitView
+from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import (
@@ -41,36 +39,6 @@ from dalsegno.ports.ledger import (
     WorkerView,
 )
 from dalsegno.ports.records import Record
-
-TAGS = 12
-"""Position of the tags in ``execution_view``, whose columns are ExecutionView's."""
-
-_read_ranges = msgspec.json.Decoder(Ranges)
-_read_wake = msgspec.json.Decoder(Wake)
-
-
-def execution_view(row: Row) -> ExecutionView:
-    columns = list(row)
-    columns[TAGS] = tuple((name, value) for name, value in json.loads(row[TAGS]))
-    return ExecutionView(*columns)
-
-
-def machine_view(row: Row, completions: Sequence[Row], signals: Sequence[Row]) -> MachineView:
-    """Return a machine from ``look.machine``, ``look.inbox`` and ``look.mailbox``."""
-    version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted = row
-    return MachineView(
-        version,
-        snapshot,
-        _read_ranges.decode(reachable),
-        _read_wake.decode(wake),
-        inbox,
-        read,
-        line,
-        cancel,
-        interrupted,
-        tuple(Completion(*completion) for completion in completions),
-        tuple(SignalView(*signal) for signal in signals),
-    )
 
 
 def examined(rows: Sequence[Row], now: float) -> Examined:
@@ -108,8 +76,7 @@ def _by_barrier(slots: Sequence[Row]) -> dict[str, tuple[int, ...]]:
 def _limit_view(row: Row, now: float) -> LimitView:
     """Return a limit. ``start``: the start that is as many starts ago as the rate of the key allows."""
     key, own, concurrency, starts, period, in_use, waiting, start = row
-    rule = Allowance(concurrency, Rate(starts, period) if starts is not None else None)
-    return limit_view(key, own, rule, in_use, waiting, lambda _: start, now)
+    return limit_view(key, own, allowance(concurrency, starts, period), in_use, waiting, lambda _: start, now)
 
 
 STALE_STARTS = 10_000
@@ -215,7 +182,7 @@ class PostgresLedger:
             found = await tx.fetch("look.execution", execution)
             return await self._inspect(tx, execution, found[0]) if found else None
 
-    async def _inspect(self, tx: Transaction, execution: str, found: object) -> Inspection:
+    async def _inspect(self, tx: Transaction, execution: str, found: Row) -> Inspection:
         tokens = tuple(
             token_view(TokenRow(execution, *row)) for row in await tx.fetch("look.tokens", execution)
         )

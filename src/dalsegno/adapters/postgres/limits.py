@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.adapters.postgres.claim.limited import read_starts, read_uses
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
+from dalsegno.adapters.rows import rule_columns
 from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.limits import Allowance, LimitView
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 async def views_of(tx: Transaction, asked: Sequence[tuple[str, str | None]], now: float) -> list[LimitView]:
@@ -35,11 +34,9 @@ class PostgresLimits:
         self.store = store
 
     async def set(self, key: str, rule: Allowance) -> None:
-        rate = rule.rate
-        starts, period = (rate.starts, rate.period) if rate is not None else (None, None)
         async with self.store.transaction() as tx:
             await tx.fetch("limits.lock", [key])
-            await tx.fetch("limits.set_rule", key, rule.concurrency, starts, period, self.store.now())
+            await tx.fetch("limits.set_rule", key, *rule_columns(rule), self.store.now())
             await tx.fetch("limits.open", [key])
 
     async def remove(self, key: str) -> bool:

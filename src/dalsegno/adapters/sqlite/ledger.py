@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from dalsegno.adapters.excluding_claims import ExcludingClaims
+from dalsegno.adapters.rows import execution_view, machine_view
+from dalsegno.adapters.sqlite.archive.listing import whole_row
 from dalsegno.adapters.sqlite.archive.removal import sweep
 from dalsegno.adapters.sqlite.claim import claims
-from dalsegno.adapters.sqlite.commit.columns import execution_view, machine_view, whole_row
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.limits import view_of
 from dalsegno.adapters.sqlite.statements import SQL

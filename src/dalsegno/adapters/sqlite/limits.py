@@ -6,21 +6,19 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from dalsegno.adapters.limit_lines import COUNTED
+from dalsegno.adapters.rows import allowance, rule_columns
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.core.settlement.limits import NthStart, limit_view
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView, Rate
-
-COUNTED = 1000
-"""Waiting tokens of a key up to which they are counted exactly."""
 
 
 def rule_of(connection: sqlite3.Connection, key: str) -> Allowance:
     row = connection.execute(SQL["limits.rule"], (key,)).fetchone()
     if row is None:
         return UNBOUNDED
-    concurrency, starts, period = row
-    return Allowance(concurrency, Rate(starts, period) if starts is not None else None)
+    return allowance(*row)
 
 
 def in_use(connection: sqlite3.Connection, key: str) -> int:
@@ -59,9 +57,7 @@ class SqliteLimits:
         self.store = store
 
     async def set(self, key: str, rule: Allowance) -> None:
-        rate = rule.rate
-        starts, period = (rate.starts, rate.period) if rate is not None else (None, None)
-        row = (key, rule.concurrency, starts, period, self.store.clock.now())
+        row = (key, *rule_columns(rule), self.store.clock.now())
         await self._change(key, "limits.set_rule", row)
 
     async def remove(self, key: str) -> bool:

@@ -175,8 +175,9 @@ def _whole(connection: sqlite3.Connection, execution: str, blob: str) -> bytes |
     head = connection.execute(SQL["history.blob"], (execution, blob)).fetchone()
     if head is None:
         return None
-    rows = connection.execute(SQL["history.pieces"], (execution, blob)) if head[1] else ()
-    return b"".join([head[0], *(data for (data,) in rows)])
+    first, pieces = head
+    rows = connection.execute(SQL["history.pieces"], (execution, blob)) if pieces else ()
+    return b"".join([first, *(data for (data,) in rows)])
 
 
 def _stored(connection: sqlite3.Connection, execution: str) -> int:
@@ -197,7 +198,7 @@ class SqliteRecords:
 
         def change(rows: SqliteWorkspace) -> Record | None:
             row = rows.connection.execute(SQL["records.one"], (kind, id)).fetchone()
-            if expected is not None and expected != (row[3] if row is not None else 0):
+            if expected is not None and expected != (Record(*row).version if row is not None else 0):
                 return None
             rows.connection.execute(SQL["records.put"], (kind, id, data, now, now))
             return Record(*rows.connection.execute(SQL["records.one"], (kind, id)).fetchone())

@@ -77,7 +77,7 @@ def print_checks(checks: Sequence[Check]) -> None:
             about.append(f"\n{check.cure}", "dim")
         table.add_row(Text(check.status, STYLES[check.status]), Text(check.name), about)
     console.print(table)
-    bad = [sum(check.status == status for check in checks) for status in ("fail", "warn")]
-    warnings = "1 warning" if bad[1] == 1 else f"{bad[1]} warnings"
-    verdict = f"{bad[0]} failed, {warnings}" if any(bad) else "all is well"
-    console.print(verdict, style="red" if bad[0] else "yellow" if bad[1] else "green")
+    failed, warned = (sum(check.status == status for check in checks) for status in ("fail", "warn"))
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    verdict = f"{failed} failed, {warnings}" if failed or warned else "all is well"
+    console.print(verdict, style="red" if failed else "yellow" if warned else "green")

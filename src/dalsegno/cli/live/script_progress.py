@@ -31,7 +31,7 @@ from dalsegno.engine.operations.why import ScriptSnapshotView, cleaning_up
 from dalsegno.errors import BadConfiguration, UsageError
 from dalsegno.lang import SnapshotError
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionView
 from dalsegno.model.machine import MachineView
 from dalsegno.model.suggestion import listed
 from dalsegno.model.token import TokenView
@@ -191,7 +191,7 @@ class ScriptProgress:
         """Return the children that it waits for, not those that it started without waiting."""
         if not self._has_children:
             return []
-        where = ExecutionFilter(None, ("RUNNING", "PAUSED"), parent=self.execution, relations=("child",))
+        where = ExecutionFilter(None, UNDER_WAY, parent=self.execution, relations=("child",))
         children = await self.client.executions(where, limit=CHILDREN)
         return [Pending("child", child.workflow, execution=child.id) for child in reversed(children)]
 

@@ -105,8 +105,8 @@ class ScriptView:
             activity = moment.activities.get(name) if live else None
             busy = activity is not None and activity.running > 0
             sign = self.signs.spin(moment.now) if busy else self.signs.states[summary.state]
-            row = self._row(sign, summary.state, name, self._doing(summary, activity, moment))
-            yield row[0], row[1], self._time(name, moment, busy=busy)
+            shown, words, _ = self._row(sign, summary.state, name, self._doing(summary, activity, moment))
+            yield shown, words, self._time(name, moment, busy=busy)
 
     def _row(self, sign: str, state: str, name: str, doing: str) -> tuple[Text, Text, str]:
         quiet = state in ("PENDING", "SKIPPED", "COMPLETED")

@@ -11,11 +11,11 @@ from dalsegno.cli.target.server import RemoteWorkflowApi, ServerClock, remote_wo
 from dalsegno.cli.target.target import Target, opened
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ServerSchedules
-from dalsegno.engine.schedules.request import NewSchedule
-from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords, ScheduleView
+from dalsegno.engine.schedules.schedules import ScheduleRecords, ScheduleView
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
+from dalsegno.schedules import ScheduleOperations
 
 Views = list[ScheduleView]
 
@@ -34,25 +34,11 @@ class ScheduleStack(Protocol):
     def archive(self) -> ScheduleArchive: ...
 
 
-class Schedules(Protocol):
-    """The calls on schedules. The engine's schedule book implements them."""
+class Schedules(ScheduleOperations, Protocol):
+    """The calls on schedules, with the store that views read."""
 
     @property
     def stack(self) -> ScheduleStack: ...
-
-    async def add(
-        self, new: NewSchedule, *, replace: bool = False, allow_unknown: bool = False
-    ) -> ScheduleView: ...
-
-    async def list(self) -> Views: ...
-
-    async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView: ...
-
-    async def pause(self, name: str) -> None: ...
-
-    async def resume(self, name: str) -> None: ...
-
-    async def remove(self, name: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

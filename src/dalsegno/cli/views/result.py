@@ -25,11 +25,10 @@ from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import OWN, Engine
-from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 MOST_NAMED = 5
-ALIVE: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 
 
 async def left_behind(engine: Engine, execution: str) -> list[ExecutionView]:
@@ -39,7 +38,7 @@ async def left_behind(engine: Engine, execution: str) -> list[ExecutionView]:
 
 
 async def unfinished(client: Client, execution: str) -> list[ExecutionView]:
-    where = ExecutionFilter(None, ALIVE, parent=execution, relations=OWN)
+    where = ExecutionFilter(None, NOT_ENDED, parent=execution, relations=OWN)
     found: list[ExecutionView] = []
     before: str | None = None
     while page := await client.executions(where, before):

@@ -11,7 +11,7 @@ from dalsegno.engine.client import Client
 from dalsegno.engine.secrets.snapshot_seals import Sealing, SnapshotSeals, is_sealed, key_of
 from dalsegno.errors import InvalidInput, NoSecretKey
 from dalsegno.lang.python.program import stored_program
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import UNDER_WAY, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 PAGE = 200
@@ -90,7 +90,7 @@ async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
 
 
 async def _unfinished(client: Client) -> AsyncIterator[ExecutionView]:
-    where = ExecutionFilter(states=("RUNNING", "PAUSED"), kinds=("python",))
+    where = ExecutionFilter(states=UNDER_WAY, kinds=("python",))
     before: str | Place | None = None
     while page := await client.stack.archive.executions(where, before, PAGE):
         for view in page:

@@ -26,13 +26,12 @@ from dalsegno.model.definition import (
     parse_target,
     read_version,
 )
-from dalsegno.model.execution import ExecutionState
+from dalsegno.model.execution import NOT_ENDED
 from dalsegno.model.suggestion import listed, no_such_workflow
 from dalsegno.ports.archive import ExecutionFilter
 
 MOST_COUNTED = 1000
 """Unfinished executions are counted up to this number, to keep the command fast."""
-_UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 HINT = "`dalsegno versions NAME` lists the versions and aliases of a workflow."
 
 
@@ -98,7 +97,7 @@ async def _versions(archive: WorkflowApiArchive, name: str) -> list[Definition]:
 async def _unfinished(client: WorkflowApi, name: str) -> tuple[Counter[int], bool]:
     counted: Counter[int] = Counter()
     whole = True
-    for state in _UNFINISHED:
+    for state in NOT_ENDED:
         views = await client.executions(ExecutionFilter(name, (state,)), limit=MOST_COUNTED)
         counted.update(view.version for view in views)
         whole = whole and len(views) < MOST_COUNTED

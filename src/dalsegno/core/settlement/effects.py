@@ -61,10 +61,8 @@ from dalsegno.model.effect import (
     WriteOutbox,
 )
 from dalsegno.model.event import NewEvent
-from dalsegno.model.token import NewToken
+from dalsegno.model.token import UNFINISHED, NewToken
 from dalsegno.model.transition import Applied, ReadyToken, Transition
-
-UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 
 
 class Application:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.core.settlement.claims import drop_late, hold_deadline
-from dalsegno.core.settlement.effects import APPLY, UNFINISHED, Application
+from dalsegno.core.settlement.effects import APPLY, Application
 from dalsegno.core.settlement.limits import give_up_slot, keep_slot
 from dalsegno.core.settlement.machines import is_outdated, is_settled
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
@@ -25,6 +25,7 @@ from dalsegno.model.effect import (
     WakeMachine,
 )
 from dalsegno.model.execution import ENDED, SCRIPTED
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Park, Refused, Stale, Transition
 
 

@@ -28,7 +28,7 @@ from dalsegno.engine.upkeep.outbox import below
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.effect import DeliverToToken
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionKind, ExecutionView
 from dalsegno.model.token import TokenView
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from dalsegno.engine.client import Client
 
 MOST_LISTED = 100
-UNFINISHED: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED")
 ASKING: tuple[ExecutionKind, ...] = ("graph", "script", "python")
 """Kinds of executions that can ask for approvals."""
 
@@ -120,7 +119,7 @@ class Approvals:
         return [each for each in asked if place_of(each) > after]
 
     async def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
-        where = ExecutionFilter(workflow, UNFINISHED, kinds=ASKING, awaits_signal=True)
+        where = ExecutionFilter(workflow, UNDER_WAY, kinds=ASKING, awaits_signal=True)
         while page := await self.client.executions(where, before):
             for view in page:
                 yield view

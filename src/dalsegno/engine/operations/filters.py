@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
-from dalsegno.engine.starting.delays import Moment, read_moment
+from dalsegno.engine.times import Moment, read_moment
 from dalsegno.model.execution import ExecutionKind, ExecutionState
 from dalsegno.ports.archive import ExecutionFilter
+
+Bound = Literal["created_since", "created_until", "ended_since", "ended_until"]
 
 
 class ExecutionFilters(TypedDict, total=False):
@@ -36,13 +38,14 @@ def filter_of(workflow: str | None, given: ExecutionFilters) -> ExecutionFilter:
         given.get("parent"),
         tuple(given.get("kinds", ())),
         tuple(given.get("relations", ())),
-        created_since=_seconds(given.get("created_since")),
-        created_until=_seconds(given.get("created_until")),
-        ended_since=_seconds(given.get("ended_since")),
-        ended_until=_seconds(given.get("ended_until")),
+        created_since=_moment(given, "created_since"),
+        created_until=_moment(given, "created_until"),
+        ended_since=_moment(given, "ended_since"),
+        ended_until=_moment(given, "ended_until"),
         text=given.get("text"),
     )
 
 
-def _seconds(moment: Moment | None) -> float | None:
-    return None if moment is None else read_moment(moment)
+def _moment(given: ExecutionFilters, name: Bound) -> float | None:
+    moment = given.get(name)
+    return None if moment is None else read_moment(moment, f"'{name}'")

@@ -64,7 +64,8 @@ class OperatorLimits:
     def __init__(self, stack: Stack) -> None:
         if stack.limits is None:
             raise BadConfiguration(
-                f"the store {stack.url} does not support limits; use a SQLite or memory store"
+                f"the store {stack.url} does not support limits, since its adapter has none; use SQLite, "
+                "PostgreSQL or memory, or implement the port `Limits` and pass it to the `Stack`"
             )
         self._limits: Limits = stack.limits
         self._broker = stack.broker

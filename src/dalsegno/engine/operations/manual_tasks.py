@@ -45,7 +45,7 @@ from dalsegno.engine.steps.tasks import Task, fitting_output
 from dalsegno.engine.subprocesses.job_pool import output_problems
 from dalsegno.errors import Conflict, Finding, InvalidInput, NotFound
 from dalsegno.graph.plan import Node
-from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionKind, ExecutionView
 from dalsegno.model.failure import NO_RETRY, Failure, RetryPolicy
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.inspection import Inspection
@@ -58,7 +58,6 @@ MOST_LOOKS = 20
 """How often a task is read again after a concurrent change."""
 LOOKED_AT = 1000
 """Unfinished executions that one page reads."""
-UNFINISHED: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED")
 KINDS: tuple[ExecutionKind, ...] = ("graph", "script", "python", "task")
 FAILED_BY_HAND = "FAILED_BY_HAND"
 TaskState = Literal["queued", "running", "waiting", "paused"]
@@ -156,7 +155,7 @@ class ByHand:
         return Page(found, None)
 
     async def _unfinished(self, before: str | None) -> AsyncIterator[ExecutionView]:
-        where = ExecutionFilter(None, UNFINISHED, kinds=KINDS)
+        where = ExecutionFilter(None, UNDER_WAY, kinds=KINDS)
         while page := await self.client.executions(where, before):
             for view in page:
                 yield view

@@ -18,14 +18,13 @@ from dalsegno.errors import BadConfiguration, InvalidDefinition, NotFound
 from dalsegno.graph.checks.task_names import named_tasks
 from dalsegno.lang import FlowProgram, FlowSyntaxError
 from dalsegno.lang.flow.syntax.validation import task_calls
-from dalsegno.model.execution import SCRIPTED, ExecutionKind, ExecutionState
+from dalsegno.model.execution import NOT_ENDED, SCRIPTED, ExecutionKind
 from dalsegno.model.suggestion import listed
 from dalsegno.ports.archive import ExecutionFilter
 
 if TYPE_CHECKING:
     from dalsegno.engine.client import Client
 
-UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 MOST_EXECUTIONS = 10_000
 """Executions that are read, newest first."""
 MOST_INSPECTED = 500
@@ -80,8 +79,9 @@ async def offered_by_others(client: Client) -> IsOffered:
             found[offer].update(info.queues)
 
     def is_offered(task: Task) -> bool:
-        queues = found.get(task_offer(task[0]), ())
-        return bool(queues) and (task[1] is None or task[1] in queues)
+        name, queue = task
+        queues = found.get(task_offer(name), ())
+        return bool(queues) and (queue is None or queue in queues)
 
     return is_offered
 
@@ -129,7 +129,7 @@ async def lacking_of(
 
 async def unfinished_versions(client: Client) -> list[UnfinishedVersion]:
     """Return the versions that executions in flight of a store run, with their needs."""
-    where = ExecutionFilter(states=UNFINISHED, kinds=("graph", "script", "python"))
+    where = ExecutionFilter(states=NOT_ENDED, kinds=("graph", "script", "python"))
     found: dict[str, UnfinishedVersion] = {}
     inspected: defaultdict[str, list[str]] = defaultdict(list)
     before, seen = None, 0

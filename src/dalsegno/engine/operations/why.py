@@ -41,7 +41,7 @@ from dalsegno.engine.scripts.inspection import inspect
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.secrets.snapshot_seals import content
-from dalsegno.engine.upkeep.outbox import UNFINISHED, below
+from dalsegno.engine.upkeep.outbox import below
 from dalsegno.engine.worker.directory import Directory, directory, lost_workers, with_help, without_code
 from dalsegno.errors import BadConfiguration, InvalidDefinition, NotFound
 from dalsegno.graph.plan import Plan
@@ -49,7 +49,7 @@ from dalsegno.lang import SnapshotError
 from dalsegno.lang.python.program import stored_program
 from dalsegno.lang.runtime.effects import APPROVAL, Awaitable, asks_people, promise_id, promise_number
 from dalsegno.model.barrier import BarrierView
-from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.machine import MachineView
@@ -269,7 +269,7 @@ class Why:
         return ()
 
     async def _children(self, execution: str) -> list[Wait]:
-        where = ExecutionFilter(None, UNFINISHED, parent=execution, relations=("child",))
+        where = ExecutionFilter(None, NOT_ENDED, parent=execution, relations=("child",))
         found = await self._archive.executions(where, None, MOST_CHILDREN)
         return [_child(child.workflow, child.id) for child in reversed(found)]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 from msgspec import Raw
@@ -23,19 +23,14 @@ from dalsegno.core.schedules.spec import (
 )
 from dalsegno.core.schedules.step import ScheduleState, decode_state, fire, give_up
 from dalsegno.core.values import encode_value
+from dalsegno.engine.times import Duration, Moment, read_duration, read_moment
 from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded
-from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.model.definition import parse_target
 from dalsegno.model.execution import ENDED
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
-
-Moment = float | str | datetime
-"""Unix seconds, ISO 8601 text or a datetime. Without an offset it is in the schedule's time zone."""
-Duration = float | str
-"""Seconds, or text such as ``5m``."""
 
 LARGEST_INPUT = 256 * 1024
 
@@ -74,9 +69,9 @@ class NewSchedule:
             timezone=self.timezone,
             missed=self.missed,
             overlap=self.overlap,
-            grace=_seconds("grace", self.grace),
+            grace=read_duration(self.grace, "'grace' of a schedule"),
             catch_up=self.catch_up,
-            jitter=_seconds("jitter", self.jitter),
+            jitter=read_duration(self.jitter, "'jitter' of a schedule"),
             start=_moment("start", self.start, zone),
             end=_moment("end", self.end, zone),
             tags=tuple(sorted(self.tags.items())),
@@ -117,23 +112,8 @@ def _input(value: Any) -> Raw:
     return Raw(raw)
 
 
-def _seconds(what: str, given: Duration) -> float:
-    try:
-        return parse_duration(given)
-    except BadDuration as error:
-        raise InvalidInput(f"'{what}' of a schedule: {given!r} {error}") from None
-
-
 def _moment(what: str, given: Moment | None, zone: tzinfo) -> float | None:
-    if given is None or isinstance(given, int | float):
-        return given
-    try:
-        found = datetime.fromisoformat(given.strip()) if isinstance(given, str) else given
-        return (found if found.tzinfo is not None else found.replace(tzinfo=zone)).timestamp()
-    except (ValueError, OverflowError):
-        raise InvalidInput(
-            f"'{what}' of a schedule: {given!r} is not a point in time; write it like '2030-01-31T09:00'"
-        ) from None
+    return None if given is None else read_moment(given, f"'{what}' of a schedule", zone)
 
 
 NOT_THERE_YET = 60.0

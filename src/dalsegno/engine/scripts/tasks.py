@@ -17,7 +17,7 @@ from dalsegno.engine.scripts.failures import Failed, error_value
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light, refuse_if_light
-from dalsegno.engine.steps.contexts import LogSink, TaskRunContext
+from dalsegno.engine.steps.contexts import LogSink, RunContext
 from dalsegno.engine.steps.library_nodes import run_library_node
 from dalsegno.engine.steps.run_node import is_failure, logged_traceback, storable_failure
 from dalsegno.engine.steps.tasks import LookForTask, Tasks, TaskTimedOut
@@ -48,8 +48,16 @@ class TaskRunner:
         is_pure = self.is_pure(lease.node)
         if is_pure:
             refuse_if_light(len(bytes(body.input)))
-        ctx = TaskRunContext(
-            lease, decode_value(body.input), options.key, self.services, self.log, now, workflow
+        ctx = RunContext.of_task(
+            lease,
+            body.promise,
+            decode_value(body.input),
+            options.key,
+            self.services,
+            self.log,
+            self._meters,
+            now,
+            workflow,
         )
         if lease.losses >= self.limits.losses:
             return self._failed(ctx, options, worker_lost(lease.node, lease.losses), None)
@@ -75,7 +83,7 @@ class TaskRunner:
                 return self._failed(ctx, options, late, TimeoutError())
             return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
 
-    async def _execute(self, name: str, ctx: TaskRunContext, is_pure: bool) -> Any:
+    async def _execute(self, name: str, ctx: RunContext, is_pure: bool) -> Any:
         if is_pure:
             return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
         before = is_light.set(False)  # code with effects must run only once
@@ -90,7 +98,7 @@ class TaskRunner:
         finally:
             is_light.reset(before)
 
-    async def _execute_node(self, name: str, ctx: TaskRunContext) -> Any:
+    async def _execute_node(self, name: str, ctx: RunContext) -> Any:
         if self.look_for_node_type is not None and self.types.find(name) is None:
             await self.look_for_node_type(name, ctx)
         return await run_library_node(self.types, name, ctx, self._meters)
@@ -109,7 +117,7 @@ class TaskRunner:
         return bool(found) and self.types.find(found) is not None and self.types.get(found).pure
 
     def _failed(
-        self, ctx: TaskRunContext, options: TaskOptions, failure: Failure, error: BaseException | None
+        self, ctx: RunContext, options: TaskOptions, failure: Failure, error: BaseException | None
     ) -> Failed:
         lease = ctx.lease
         logger.info(

@@ -10,9 +10,9 @@ import msgspec
 from dalsegno.core.history import StartFacts
 from dalsegno.core.pending import Again, decode_start_token
 from dalsegno.core.scripts.token_bodies import with_own_input
-from dalsegno.engine.starting.delays import begins_at
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
+from dalsegno.engine.times import begins_at
 from dalsegno.errors import KeyReused
 from dalsegno.model.definition import read_version
 from dalsegno.model.execution import ExecutionView, NewExecution

@@ -23,7 +23,6 @@ from dalsegno.core.scripts.tasks import nothing
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.scripts.programs import ScriptProgram
-from dalsegno.engine.starting.delays import begins_at
 from dalsegno.engine.starting.rerun import RerunHistory, rerun_transition
 from dalsegno.engine.starting.start import (
     Ancestry,
@@ -37,6 +36,7 @@ from dalsegno.engine.starting.start import (
     workflow_limit,
 )
 from dalsegno.engine.steps.values import refuse_large
+from dalsegno.engine.times import begins_at
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.execution import ExecutionView, NewExecution

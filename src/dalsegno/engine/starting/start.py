@@ -22,10 +22,10 @@ from dalsegno.engine.definitions import Program
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.engine.starting.delays import Duration, Moment, begins_at
 from dalsegno.engine.steps.budget import light_limits
 from dalsegno.engine.steps.values import refuse_large
 from dalsegno.engine.subprocesses.job_pool import INLINE_BYTES, Offload, payload_problems
+from dalsegno.engine.times import Duration, Moment, begins_at
 from dalsegno.errors import DalSegnoError, Finding, InvalidInput, LimitExceeded, UsageError
 from dalsegno.lang import Expression, ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for

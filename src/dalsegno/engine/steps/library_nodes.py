@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from dalsegno.engine.steps.budget import Meters
-from dalsegno.engine.steps.contexts import LibraryNodeContext, TaskRunContext
+from dalsegno.engine.steps.contexts import RunContext
 from dalsegno.errors import NotFound
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.graph.checks.parameters import describe, form_problems, unwrapped
@@ -54,7 +54,7 @@ ADVICE_ON_RESULT: dict[type, str] = {
 }
 
 
-async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext, meters: Meters) -> Any:
+async def run_library_node(types: NodeTypes, type_name: str, ctx: RunContext, meters: Meters) -> Any:
     """Run the node and return its output, or its question to people. Raises NodeError, or whatever the node
     raises.
     """
@@ -74,8 +74,8 @@ async def run_library_node(types: NodeTypes, type_name: str, ctx: TaskRunContext
     if spec.type == "http":
         _use_retry(given, ctx)
     parameters = node_type.parse({key: value for key, value in given.items() if key not in expressions})
-    seen = LibraryNodeContext(ctx, spec.type, working, expressions, meter)
-    output = await node_type.execute(seen, parameters)
+    ctx.enter_node(spec.type, working, expressions, meter)
+    output = await node_type.execute(ctx, parameters)
     if isinstance(output, AwaitSignal) and output.question is not None:
         return output
     advice = ADVICE_ON_RESULT.get(type(output))
@@ -132,7 +132,7 @@ def _compiled(kind: str, text: str, operator: str | None, local_names: frozenset
     return compile_expression(unwrapped(value) if isinstance(value, str) else text, names=names)
 
 
-def _use_retry(given: Mapping[str, Any], ctx: TaskRunContext) -> None:
+def _use_retry(given: Mapping[str, Any], ctx: RunContext) -> None:
     """Apply the retry shorthand of the http node; options of the call take precedence."""
     report = Report()
     policy = read_retry_parameters(given, "", report)

@@ -27,7 +27,7 @@ from dalsegno.engine.definitions import Program
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light
-from dalsegno.engine.steps.contexts import LogSink, RunContext
+from dalsegno.engine.steps.contexts import NO_OUTPUTS, LogSink, RunContext
 from dalsegno.engine.steps.values import Loader, Lookup, load_nothing
 from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, NotJson, OperatorError, is_debugging
 from dalsegno.graph.plan import Node
@@ -227,9 +227,6 @@ def _cut(text: str, longest: int) -> str:
 
 logger = logging.getLogger("dalsegno.steps")
 
-NO_OUTPUTS: Mapping[str, Any] = {}
-
-
 LOG_HEADER = "Raised at (most recent call last):"
 LONGEST_MESSAGE = 10_000
 """Characters of an error's message, which is stored several times."""
@@ -305,8 +302,13 @@ class Runner:
             _log_failure(step_input, failure)
             return failure
         finally:
-            if self.rendered:
-                self.rendered.pop(step_input.lease.token, None)
+            self._end(step_input, context)
+
+    def _end(self, step_input: StepInput, context: RunContext | None) -> None:
+        if context is not None:
+            step_input.retry = context.retry
+        if self.rendered:
+            self.rendered.pop(step_input.lease.token, None)
 
     def has_effects(self, node: Node) -> bool:
         return self.types.find(node.type) is not None and not self.types.get(node.type).pure
@@ -344,7 +346,7 @@ class Runner:
         outputs: Mapping[str, Any],
         node_type: NodeType,
     ) -> RunContext:
-        return RunContext(
+        return RunContext.of_node(
             program,
             step_input,
             lookup,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, NoReturn, overload
+from typing import Any, NoReturn
 
-from dalsegno.errors import InternalError, OperatorError, UsageError
+from dalsegno.errors import OperatorError, UsageError
 from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.token import Lease
 from dalsegno.ports.transactions import StepTransaction, TransactionLost, Transactions, Work
@@ -139,39 +138,3 @@ class Block(AbstractAsyncContextManager[Any]):
 
     def __exit__(self, *_: object) -> None:
         """Never reached, but Python requires it before it calls ``__enter__``."""
-
-
-class UsesTransactions(ABC):
-    """Transactions, as part of every context of a run."""
-
-    __slots__ = ()
-
-    services: Mapping[str, Any]
-
-    @property
-    @abstractmethod
-    def own_lease(self) -> Lease:
-        """The lease of the run."""
-
-    @property
-    @abstractmethod
-    def own_retry(self) -> RetryPolicy | None:
-        """The retry policy of the registered task."""
-
-    @overload
-    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
-
-    @overload
-    def transaction(self, work: Callable[[Any], object]) -> None: ...
-
-    def transaction(
-        self, work: Callable[[Any], object] | None = None
-    ) -> AbstractAsyncContextManager[Any] | None:
-        """Write in the transaction of the step: the writes are stored with the step, or not at all."""
-        transactions = self.services.get(SERVICE)
-        if not isinstance(transactions, StepTransactions):
-            raise InternalError("the engine gives tasks no service 'transactions'")
-        if work is None:
-            return Block(transactions, self.own_lease, self.own_retry)
-        transactions.add(self.own_lease, work, self.own_retry)
-        return None

@@ -53,7 +53,7 @@ from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.definition import VERSION_SIGN
 from dalsegno.model.effect import DeliverToToken, Effect, SettlePromise, TakeOrder
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, ExecutionView
 from dalsegno.model.transition import Refused, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.ledger import OutboxEntry
@@ -65,7 +65,6 @@ REMEMBERED = 10_000
 MOST_BELOW = 50
 """Executions that a view of one includes, counting those of its children."""
 DEEPEST_LOOK = 5
-UNFINISHED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 
 Find = Callable[[ExecutionFilter], Awaitable[list[ExecutionView]]]
 
@@ -79,7 +78,7 @@ async def below(find: Find, execution: str, most: int = MOST_BELOW) -> list[Exec
     for _ in range(DEEPEST_LOOK):
         children: list[ExecutionView] = []
         for parent in parents:
-            where = ExecutionFilter(None, UNFINISHED, parent=parent, relations=("child",))
+            where = ExecutionFilter(None, NOT_ENDED, parent=parent, relations=("child",))
             children += reversed(await find(where))
             if len(found) + len(children) >= most:
                 return [*found, *children][:most]

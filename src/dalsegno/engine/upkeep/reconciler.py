@@ -14,7 +14,7 @@ from dalsegno.engine.upkeep.retention import Retention, read_retention, remove_o
 from dalsegno.engine.worker.directory import dead_among
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import WakeMachine
-from dalsegno.model.execution import SCRIPTED, ExecutionState
+from dalsegno.model.execution import NOT_ENDED, SCRIPTED
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
@@ -30,7 +30,6 @@ CHECKED = 100
 """Untouched executions that one round checks."""
 BETWEEN_CHUNKS = 0.1
 """Seconds between two chunks of executions that are checked or removed."""
-ALIVE: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 OUTBOX_LOOK = 1000
 """Outbox entries that are searched for one that concerns a waiting script."""
 
@@ -207,7 +206,7 @@ class Reconciler:
 
     async def has_children(self, execution: str) -> bool:
         """Return True if a child runs, or if its start or its result is still in the outbox."""
-        where = ExecutionFilter(parent=execution, relations=("child",), states=ALIVE)
+        where = ExecutionFilter(parent=execution, relations=("child",), states=NOT_ENDED)
         if await self.archive.executions(where, limit=1):
             return True
         children = {child.id for child in await self.archive.executions(ExecutionFilter(parent=execution))}

@@ -14,8 +14,8 @@ from typing import Protocol
 
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.engine.remote.declarations import RemoteDeclarations
+from dalsegno.engine.steps.contexts import RunContext
 from dalsegno.engine.steps.run_node import PassesThrough
-from dalsegno.engine.steps.transactions import UsesTransactions
 from dalsegno.engine.worker.directory import LiveWorkers
 from dalsegno.engine.worker.missing_tasks import MissingTasks
 from dalsegno.errors import BadConfiguration, OperatorError
@@ -116,7 +116,7 @@ class Capabilities:
         """Raise NotRunnableHere if a living worker has the task, and TaskMissing if none has it and it is waited
         for.
         """
-        if isinstance(run, UsesTransactions):
+        if isinstance(run, RunContext):
             await self._look_for_declaration(name)
         await self._look_for(task_offer(name), f"task '{name}'", run, did_you_mean(name, self._tasks()))
 
@@ -125,9 +125,9 @@ class Capabilities:
         await self._look_for(node_offer(name), f"node type '{name}'", run)
 
     async def _look_for(self, offer: str, what: str, run: NodeContext, hint: str = "") -> None:
-        if not isinstance(run, UsesTransactions):
+        if not isinstance(run, RunContext):
             return
-        lease, missing = run.own_lease, self._missing
+        lease, missing = run.lease, self._missing
         missing_for = missing.known_for(offer, lease.queue) if missing is not None else None
         if missing_for is None:
             if await self._has(offer, lease.queue):

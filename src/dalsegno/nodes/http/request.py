@@ -34,10 +34,16 @@ class Authorisation:
 
     def in_address(self, url: URL) -> URL:
         """Add the query parameter. A server that sends a redirect or next page seldom repeats it."""
-        return url.update_query({self.query[0]: self.query[1]}) if self.query else url
+        if self.query is None:
+            return url
+        name, value = self.query
+        return url.update_query({name: value})
 
     def out_of_address(self, url: URL) -> URL:
-        return url.without_query_params(self.query[0]) if self.query else url
+        if self.query is None:
+            return url
+        name, _ = self.query
+        return url.without_query_params(name)
 
 
 def authorised_by(credential: Credential, url: URL, *, verified: bool = True) -> Authorisation:
@@ -166,8 +172,9 @@ def build_request(
     verified = not parameters.ignore_ssl
     added = authorised_by(credential, url, verified=verified) if credential is not None else None
     auth = (added.header if added else None) or _auth_header(parameters.auth) or _url_auth(url)
-    if auth is not None:
-        headers[auth[0]] = auth[1]
+    header, value = auth if auth is not None else (None, "")
+    if header is not None:
+        headers[header] = value
     if parameters.method not in _SAFE_METHODS:
         headers.setdefault(IDEMPOTENCY_KEY, idempotency_key)
     url = with_query(url.with_user(None), parameters.query)
@@ -176,7 +183,7 @@ def build_request(
         url=added.in_address(url) if added else url,
         headers=headers,
         body=body,
-        secrets=frozenset(_secret_names(headers, auth[0] if auth else None)),
+        secrets=frozenset(_secret_names(headers, header)),
         credential=added,
     )
 

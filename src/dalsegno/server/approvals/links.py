@@ -18,8 +18,8 @@ from msgspec import Struct
 from dalsegno.admin.keys import digest_of
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals, place_of
+from dalsegno.engine.times import read_duration
 from dalsegno.errors import Conflict, InvalidInput, NotFound
-from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.records import Record
 from dalsegno.server.executions.filters import from_cursor, not_given_out, to_cursor
@@ -161,10 +161,7 @@ def _read(record: Record) -> Link:
 
 
 def _lifetime(expires: str | float) -> float:
-    try:
-        seconds = parse_duration(expires)
-    except BadDuration as error:
-        raise InvalidInput(f"/body/expires: {str(expires)[:50]!r} {error}") from None
+    seconds = read_duration(expires, "/body/expires")
     if not 0 < seconds <= LONGEST:
         raise InvalidInput("/body/expires: a link is valid for more than no time, and a year at most")
     return seconds

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dalsegno.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, StoredQuotaExceeded, UsageError
-from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.server.auth.access import Caller
 from dalsegno.server.executions.filters import cursor_after, place_at
@@ -22,8 +22,8 @@ CHUNK = 100
 SHOWN = 20
 
 MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
-    "cancel": ("PENDING", "RUNNING", "PAUSED"),
-    "terminate": ("PENDING", "RUNNING", "PAUSED"),
+    "cancel": NOT_ENDED,
+    "terminate": NOT_ENDED,
     "pause": ("RUNNING",),
     "resume": ("PAUSED",),
     "retry": ("FAILED",),

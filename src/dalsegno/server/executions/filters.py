@@ -112,7 +112,7 @@ AskedFilter = Annotated[ExecutionFilter, Depends(asked_filter)]
 
 def read_tags(given: list[str] | None) -> tuple[tuple[str, str], ...]:
     pairs = [each.partition("=") for each in given or ()]
-    wrong = next(("".join(pair) for pair in pairs if not pair[1] or not pair[0]), None)
+    wrong = next((name + sign + value for name, sign, value in pairs if not sign or not name), None)
     if wrong is not None:
         raise InvalidInput(f"/query/tag: write 'name=value', not {wrong[:100]!r}")
     return tuple(sorted({(name, value) for name, _, value in pairs}))

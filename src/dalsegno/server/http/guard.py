@@ -244,7 +244,7 @@ class Guard:
     def check_host(self, visit: GuardedRequest) -> None:
         if paths.is_hook(visit.path) and not self.services.authenticator.is_open:
             return  # tunnels and proxies deliver webhooks under other names
-        if visit.host is None or not self._is_ours(visit.host[0]):
+        if visit.host is None or not self._is_ours(visit.host.name):
             said = visit.headers.get("host", "")[:100]
             raise WrongHost(
                 f"'Host: {said}' is not a name of this server; list it with the server's names if it is"

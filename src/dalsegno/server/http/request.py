@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -66,7 +67,7 @@ class GuardedRequest:
         return None if found is None else found.partition(";")[0].strip().lower()
 
     @cached_property
-    def host(self) -> tuple[str, int | None] | None:
+    def host(self) -> Host | None:
         """Name and port of ``Host``; None if it is missing, repeated or invalid."""
         return _read_host(self.headers["host"]) if self._hosts == 1 else None
 
@@ -97,7 +98,7 @@ class GuardedRequest:
         if self.is_https and scheme != "https":
             return False
         default = DEFAULT_PORTS[scheme]
-        return theirs[0] == self.host[0] and (theirs[1] or default) == (self.host[1] or default)
+        return theirs.name == self.host.name and (theirs.port or default) == (self.host.port or default)
 
     @cached_property
     def session(self) -> str | None:
@@ -121,12 +122,19 @@ class GuardedRequest:
         self.scope["headers"] = kept
 
 
-def _read_host(text: str) -> tuple[str, int | None] | None:
+class Host(NamedTuple):
+    """A name of a server, and its port if one is given."""
+
+    name: str
+    port: int | None
+
+
+def _read_host(text: str) -> Host | None:
     return _parse_host(text) if len(text) <= LONGEST_HOST else None
 
 
 @lru_cache(maxsize=256)
-def _parse_host(text: str) -> tuple[str, int | None] | None:
+def _parse_host(text: str) -> Host | None:
     try:
         read = urlsplit(f"//{text}")
         name, port = read.hostname, read.port
@@ -134,7 +142,7 @@ def _parse_host(text: str) -> tuple[str, int | None] | None:
         return None
     if not name or read.path or read.query or read.fragment or read.username is not None:
         return None
-    return name.rstrip("."), port
+    return Host(name.rstrip("."), port)
 
 
 class Departed(Exception):
@@ -243,7 +251,11 @@ def refuse_nul(request: Request) -> None:
     given = [(("path", name), value) for name, value in request.path_params.items()]
     if request.scope["query_string"]:
         given += [(("query", name), value) for name, value in request.query_params.multi_items()]
-    found = [place for place, value in given if NUL in place[1] or (isinstance(value, str) and NUL in value)]
+    found = [
+        (where, name)
+        for (where, name), value in given
+        if NUL in name or (isinstance(value, str) and NUL in value)
+    ]
     if found:
         raise RequestValidationError([_texts_finding(*place) for place in found[:MOST_SHOWN]])
 

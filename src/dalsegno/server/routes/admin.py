@@ -16,8 +16,8 @@ from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.admin.alerts import STATE, Alert
 from dalsegno.admin.keys import read_quotas
+from dalsegno.engine.times import read_duration
 from dalsegno.errors import InvalidInput, NotDelivered, Unauthenticated
-from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.server.alerts import Alerting, State
 from dalsegno.server.auth.access import KEY_WANTED, caller_of, caller_with, needs
 from dalsegno.server.auth.audit import LOG, Entry
@@ -83,10 +83,7 @@ async def put_alert(services: Services, id: Id, setting: AlertSetting, response:
 async def rotate_alert_secret(services: Services, id: Id, request: RotateRequest) -> RotatedSecret:
     """Creates a new secret for the signatures of the alert's messages. For a while the messages are signed with the
     previous one, too."""
-    try:
-        overlap = parse_duration(request.overlap)
-    except BadDuration as error:
-        raise InvalidInput(f"/body/overlap: {str(request.overlap)[:50]!r} {error}") from None
+    overlap = read_duration(request.overlap, "/body/overlap")
     now = services.client.stack.clock.now()
     return RotatedSecret(secret=await Alerting(services).book.rotate(id, overlap, now))
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords
 from dalsegno.errors import NotFound
+from dalsegno.model.execution import UNDER_WAY
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.executions.idempotency import USED_BEFORE, answer_for, starter_of
@@ -102,7 +103,7 @@ async def put(services: Services, name: Name, setting: ScheduleSetting, response
     """Creates a schedule (201) or changes its settings (200); its counters are kept."""
     book, is_new = book_of(services), False
     try:
-        is_new = (await book.describe(name, 1)).state not in ("RUNNING", "PAUSED")
+        is_new = (await book.describe(name, 1)).state not in UNDER_WAY
     except NotFound:
         is_new = True
     view = await book.add(setting.named(name), replace=True, allow_unknown=setting.allow_unknown)

@@ -92,13 +92,18 @@ class DefinitionInfo(BaseModel):
 
     @classmethod
     def of(cls, definition: Definition) -> DefinitionInfo:
-        return cls(
-            name=definition.name,
-            version=definition.version,
-            kind=definition.kind,
-            hash=definition.hash,
-            created_at=moment(definition.created_at),
-        )
+        return cls(**facts_of(definition))
+
+
+def facts_of(definition: Definition) -> dict[str, Any]:
+    """Return the fields of a definition without its source."""
+    return {
+        "name": definition.name,
+        "version": definition.version,
+        "kind": definition.kind,
+        "hash": definition.hash,
+        "created_at": moment(definition.created_at),
+    }
 
 
 class TriggerInfo(BaseModel):

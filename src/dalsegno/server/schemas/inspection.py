@@ -17,6 +17,7 @@ from dalsegno.model.barrier import BarrierView
 from dalsegno.model.definition import Definition
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import TokenView
+from dalsegno.server.schemas.definitions import facts_of
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.values import maybe_moment, moment
 
@@ -213,14 +214,8 @@ class ProgramInfo(BaseModel):
 
     @classmethod
     def of(cls, definition: Definition) -> ProgramInfo:
-        return cls(
-            name=definition.name,
-            version=definition.version,
-            kind=definition.kind,
-            hash=definition.hash,
-            created_at=moment(definition.created_at),
-            stored=base64.b64encode(definition.source).decode(),
-        )
+        stored = base64.b64encode(definition.source).decode()
+        return cls(**facts_of(definition), stored=stored)
 
 
 class NeededTask(BaseModel):

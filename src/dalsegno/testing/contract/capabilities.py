@@ -7,7 +7,7 @@ binding.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 Feature = Literal[
     "commit",
@@ -48,24 +48,7 @@ ALL_GUARANTEES = frozenset(
     for port, count in (("L", 9), ("B", 2), ("A", 6), ("K", 5), ("R", 4), ("M", 4), ("C", 1))
     for number in range(1, count + 1)
 )
-WHOLE_STACK: frozenset[Feature] = frozenset(
-    (
-        "commit",
-        "gates",
-        "cancelling",
-        "pausing",
-        "leases",
-        "time",
-        "sweep",
-        "scripts",
-        "broker",
-        "archive",
-        "blobs",
-        "records",
-        "limits",
-        "pending",
-    )
-)
+WHOLE_STACK: frozenset[Feature] = frozenset(get_args(Feature)) - {"durable", "shared"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.adapters.memory import MemoryLedger, MemoryStore
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution, execution_view
+from dalsegno.adapters.memory.store import MemoryExecution, execution_view
 from dalsegno.core.settlement.workspace import is_closed
 from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
 from dalsegno.testing.histories import Asked, History, Rows, SignalFact, TokenFact, problems
 

@@ -47,14 +47,26 @@ class FailedError(Exception):
         self.error = error
 
 
+class Loop(Struct, frozen=True):
+    """One item of a split."""
+
+    split: str
+    index: int
+    total: int
+    item: Any
+
+    def value(self) -> dict[str, Any]:
+        """Return the value of the split's root."""
+        return {"item": self.item, "index": self.index, "total": self.total}
+
+
 class Visit(Struct, frozen=True):
     """The counterpart of a token: its data and the path it took."""
 
     context: dict[str, Any]
     payload: Any
     path: str
-    loops: tuple[tuple[str, int, int, Any], ...] = ()
-    """split, index, total, item"""
+    loops: tuple[Loop, ...] = ()
 
 
 class Scope(Struct):
@@ -130,12 +142,12 @@ def _root(root: str, visit: Visit, payload: dict[str, Any]) -> Any:
     if root == "$trigger":
         return payload
     if root == "$item":
-        return visit.loops[-1][3]
+        return visit.loops[-1].item
     if root == "$index":
-        return visit.loops[-1][1]
-    for split, index, total, item in reversed(visit.loops):
-        if root == f"${split}":
-            return {"item": item, "index": index, "total": total}
+        return visit.loops[-1].index
+    for loop in reversed(visit.loops):
+        if root == f"${loop.split}":
+            return loop.value()
     if root not in visit.context:
         raise Missing(root)
     return visit.context[root]
@@ -261,7 +273,7 @@ class _Reading:
         context: dict[str, Any] = {}
         for _, visit in arrived:
             context |= visit.context
-        first = arrived[0][1]
+        _, first = arrived[0]
         return Visit(context, [visit.payload for _, visit in arrived], first.path, first.loops)
 
     def _visit(self, scope: Scope, node: Node, visit: Visit) -> None:
@@ -383,9 +395,7 @@ class _Reading:
             raise FailedError({**error.failure.as_dict(), "node": node.id}) from None
 
     def _collect(self, node: Node, visit: Visit) -> dict[str, Any]:
-        loops = {
-            split: {"item": item, "index": index, "total": total} for split, index, total, item in visit.loops
-        }
+        loops = {loop.split: loop.value() for loop in visit.loops}
         known = {**visit.context, **{f"${split}": loop for split, loop in loops.items()}}
         return {edge.src: known[f"${edge.src}"] for edge in node.in_edges if f"${edge.src}" in known}
 
@@ -441,7 +451,7 @@ class _Reading:
         self, node: Node, visit: Visit, index: int, total: int, item: Any
     ) -> tuple[Any, dict[str, Any] | None]:
         inner = Scope({}, [], [])
-        start = Visit(visit.context, item, "", (*visit.loops, (node.id, index, total, item)))
+        start = Visit(visit.context, item, "", (*visit.loops, Loop(node.id, index, total, item)))
         try:
             for edge in node.success_edges:
                 path = f"{edge.position:04x}" if forks(node) else ""

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from dalsegno.adapters.postgres.archive import listing
 from dalsegno.adapters.postgres.archive.removal import Removal
-from dalsegno.adapters.postgres.ledger import execution_view
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction, snapshot
+from dalsegno.adapters.rows import execution_view
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import (
     Definition,

@@ -23,7 +23,7 @@ from dalsegno.errors import DalSegnoError, OperatorError, SchemaMismatch, Unavai
 
 
 class TableOwnership(Struct, frozen=True):
-    """In the order of the columns of ``removal.tenure``. Names are quoted for SQL."""
+    """In the order of the columns of ``partitions.ownership``. Names are quoted for SQL."""
 
     role: str
     owner: str
@@ -125,7 +125,7 @@ def missing_among(names: Sequence[str], today: int, days: int = AHEAD) -> list[i
 
 
 async def tenure_of(store: PostgresStore) -> TableOwnership:
-    [row] = await store.fetch("removal.tenure")
+    [row] = await store.fetch("partitions.ownership")
     return TableOwnership(*row)
 
 
@@ -137,7 +137,7 @@ async def _make(store: PostgresStore, day: int) -> None:
     """
     first, end = numbers_of(day)
     try:
-        [(too_late,)] = await store.fetch("removal.any_in_other", first, end)
+        [(too_late,)] = await store.fetch("partitions.any_in_other", first, end)
         if too_late:
             logger.info("the history of %s stays in the common partition", name_of_day(day))
             return
@@ -157,12 +157,12 @@ async def _make(store: PostgresStore, day: int) -> None:
 
 
 async def _partitions(store: PostgresStore) -> list[str]:
-    return [name for (name,) in await store.fetch("removal.partitions", "dalsegno.event")]
+    return [name for (name,) in await store.fetch("partitions.names", "dalsegno.event")]
 
 
 async def _sample_alike(rows: Transaction, table: str, partition: str) -> None:
     """Copy the table's statistics settings to the partition, which does not inherit them."""
-    samples = await rows.fetch("removal.samples", f"dalsegno.{table}")
+    samples = await rows.fetch("partitions.samples", f"dalsegno.{table}")
     if samples:
         sizes = ", ".join(f"ALTER COLUMN {column} SET STATISTICS {size}" for column, size in samples)
         await rows.connection.execute(f"ALTER TABLE dalsegno.{partition} {sizes}")
@@ -250,7 +250,7 @@ class Days:
         if not (await tenure_of(self.store)).suffices:
             return  # without the right to drop, history is removed row by row
         for day in self._next_of(key, await self._over()):
-            [(kept,)] = await self.store.fetch("removal.survivor", *numbers_of(day), before, list(states))
+            [(kept,)] = await self.store.fetch("partitions.survivor", *numbers_of(day), before, list(states))
             if not kept:
                 self.doomed.add(day)
 
@@ -276,7 +276,7 @@ class Days:
         that none holds up the others for ever.
         """
         for day in sorted(self.doomed, key=lambda day: (self._refused[day], day)):
-            [(any_left,)] = await self.store.fetch("removal.any_in", *numbers_of(day))
+            [(any_left,)] = await self.store.fetch("partitions.any_in", *numbers_of(day))
             if any_left:
                 continue
             if not await self._drop(day):
@@ -309,8 +309,8 @@ async def _close(rows: Transaction, day: int) -> bool:
     """
     for table in TABLES:
         name = name_of(table, day)
-        known = [known for (known,) in await rows.fetch("removal.partitions", f"dalsegno.{table}")]
+        known = [known for (known,) in await rows.fetch("partitions.names", f"dalsegno.{table}")]
         if name in known:
             await rows.connection.execute(f"LOCK TABLE dalsegno.{name} IN SHARE ROW EXCLUSIVE MODE")
-    [(any_left,)] = await rows.fetch("removal.any_in", *numbers_of(day))
+    [(any_left,)] = await rows.fetch("partitions.any_in", *numbers_of(day))
     return not any_left

@@ -10,11 +10,11 @@ from itertools import accumulate
 from dalsegno.adapters.postgres.archive.partitions import Days
 from dalsegno.adapters.postgres.claim.limit_queues import announce_opened, open_lines
 from dalsegno.adapters.postgres.commit.columns import columns
-from dalsegno.adapters.postgres.commit.workspace import UNFINISHED
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.core.settlement import cancelled_event
 from dalsegno.model.execution import ENDED, ExecutionState
 from dalsegno.model.search import error_words
+from dalsegno.model.token import UNFINISHED
 
 REMOVED_ROWS = 5000
 """Approximate number of rows removed in one transaction."""
@@ -180,13 +180,13 @@ async def _sweep(tx: Transaction, limit: int, freed: set[str]) -> int:
     ended = await tx.fetch("sweep.ended", limit // ROWS_EACH + 1)
     if not ended:
         return 0
-    numbers = [row[0] for row in ended]
+    numbers = [row["number"] for row in ended]
     gone = await _sweep_tokens(tx, ended, limit, freed)
     [present] = await tx.fetch("sweep.present", numbers)
     for table in (table for table in SWEPT_TABLES if present[table]):
         if gone >= limit:
             return gone
-        gone += len(await tx.fetch(f"sweep.{table}", numbers, limit - gone))
+        gone += len(await tx.fetch(f"sweep.delete_{table}", numbers, limit - gone))
     empty = ended[: limit - gone]
     await _land(tx, empty)
     return gone + len(empty)
@@ -194,9 +194,9 @@ async def _sweep(tx: Transaction, limit: int, freed: set[str]) -> int:
 
 async def _sweep_tokens(tx: Transaction, ended: Sequence[Row], limit: int, freed: set[str]) -> int:
     """Remove tokens; the unfinished ones are recorded as cancelled at the time of the ending."""
-    removed = await tx.fetch("sweep.tokens", [row[0] for row in ended], limit)
-    seqs = {row[0]: row[3] for row in ended}
-    times = {row[0]: row[4] for row in ended}
+    removed = await tx.fetch("sweep.tokens", [row["number"] for row in ended], limit)
+    seqs = {row["number"]: row["seq"] for row in ended}
+    times = {row["number"]: row["touched_at"] for row in ended}
     events = []
     for execution, token, state, kind, node, scope, live, limit_key in removed:
         if state == "leased" and limit_key is not None:
@@ -215,9 +215,9 @@ async def _land(tx: Transaction, ended: Sequence[Row]) -> None:
     """Remove the flight rows of executions that have no other rows left."""
     if not ended:
         return
-    failed = [row[0] for row in ended if row[2] == "FAILED"]
+    failed = [row["number"] for row in ended if row["state"] == "FAILED"]
     if failed:
         found = await tx.fetch("sweep.failures", failed)
         words = [(word, created_at, name) for created_at, name, error in found for word in error_words(error)]
-        await tx.fetch("sweep.words", *columns(words, 3))
-    await tx.fetch("sweep.land", [row[0] for row in ended])
+        await tx.fetch("sweep.insert_words", *columns(words, 3))
+    await tx.fetch("sweep.land", [row["number"] for row in ended])

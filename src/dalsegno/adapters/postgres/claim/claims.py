@@ -30,7 +30,7 @@ from dalsegno.model.transition import ReadyToken
 
 FLAG, RUNS, LEASE = 0, 1, 2
 """Columns of ``leases.claim`` and ``leases.named``: limits matter, the token may run, the lease, and data of its
-execution.
+execution. Every claim reads them, so they are read by position.
 """
 FLIGHT = 17
 """Offset of the execution's data from the lease."""

@@ -11,20 +11,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
+from msgspec import Struct
 
+from dalsegno.adapters import limit_lines
+from dalsegno.adapters.limit_lines import Head, LineCursor
+from dalsegno.adapters.postgres.commit.read_set import Key
 from dalsegno.adapters.postgres.messaging.listener import CHANNEL, NEWS
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
+from dalsegno.adapters.rows import allowance
 from dalsegno.core.settlement.claim_order import Place, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
-from dalsegno.core.settlement.limits import Room, bound_of, room
+from dalsegno.core.settlement.limits import bound_of
 from dalsegno.errors import OperatorError
-from dalsegno.model.limits import Allowance, Rate
+from dalsegno.model.limits import Rate
+from dalsegno.model.token import Lease
 
 
 async def open_lines(tx: Transaction, keys: Collection[str]) -> bool:
@@ -92,30 +97,47 @@ class KeyLocks:
         return taken
 
 
-PRIORITY, LOSSES, READY_AT, EXECUTION, TURN, ALLOWANCE, RUNS, LINE = 8, 10, 12, 17, 18, 19, 20, 21
-"""Columns of ``leases.plain`` and ``leases.heads``, after those of the lease."""
-LEASE = slice(0, 17)
+class Candidate(Struct, frozen=True, gc=False):
+    """A ready token that a claim has locked."""
+
+    lease: Lease
+    """Its lease, if it is chosen."""
+    execution: int
+    """The number of its execution."""
+    turn: int
+    allowance: str | None
+    runs: bool
+    """Its execution runs, and its scopes are open."""
+
+    @property
+    def name(self) -> Key:
+        return self.lease.execution, self.lease.token
+
+    @property
+    def place(self) -> Place:
+        return -self.lease.priority, self.lease.ready_at, self.turn
 
 
-def place(row: Row) -> Place:
-    return -row[PRIORITY], row[READY_AT], row[TURN]
+def candidate(columns: Sequence[Any]) -> Candidate:
+    """Return a token from the columns of ``leases.plain``."""
+    *lease, execution, turn, allowance, runs = columns
+    return Candidate(Lease(*lease), execution, turn, allowance, runs)
 
 
 class OutOfHeads(Exception):
     """More tokens of a line are needed than were read: they are read, and the claim chooses again."""
 
 
-class KeyUse:
-    """Current use of a key, shared by all its lines in one claim."""
+class KeyUse(limit_lines.KeyUse):
+    """Starts are read before the claim chooses, and noted after it."""
 
     def __init__(self, row: Row, now: float) -> None:
-        self.key, concurrency, starts, period, self.slots, self.last = row
-        self.rule = Allowance(concurrency, Rate(starts, period) if starts is not None else None)
+        key, concurrency, starts, period, slots, self.last = row
+        super().__init__(key, allowance(concurrency, starts, period), slots, now)
         self.started: list[Rate] = []
         """The rates of the tokens that this claim has taken."""
         self.starts: dict[int, float] = {}
         """Stored starts by number, if a rate may need them."""
-        self._now = now
 
     def rates(self, allowances: Sequence[str | None]) -> set[Rate]:
         bounds = (bound_of(own, self.rule) for own in {*allowances})
@@ -123,61 +145,32 @@ class KeyUse:
 
     def nth_start(self, n: int) -> float | None:
         taken = len(self.started)
-        return self._now if n <= taken else self.starts.get(self.last - (n - taken) + 1)
+        return self.now if n <= taken else self.starts.get(self.last - (n - taken) + 1)
 
-    def room(self, own: str | None) -> Room:
-        return room(bound_of(own, self.rule), self.slots, self.nth_start, self._now)
-
-    def take(self, own: str | None) -> None:
-        """Count one more lease of the key."""
-        self.slots += 1
-        rate = bound_of(own, self.rule).rate
-        if rate is not None:
-            self.started.append(rate)
+    def note_start(self, rate: Rate) -> None:
+        self.started.append(rate)
 
 
-class LimitQueueCursor:
+class LimitQueueCursor(LineCursor[Candidate]):
+    """``heads``: the first tokens of the line, with at most ``at_a_time`` innocent ones."""
+
     def __init__(
-        self, stored: Row, use: KeyUse, heads: Sequence[Row], at_a_time: int, suspicion: Suspicion
+        self, stored: Row, use: KeyUse, heads: Sequence[Candidate], at_a_time: int, suspicion: Suspicion
     ) -> None:
-        self.queue, self.key, turn_at, turn = stored
-        self.turn = (turn_at, turn, self.queue, self.key)
-        self.opens_at: float | None = None
-        self.full = False
-        self.served = False
-        self._use = use
-        self._suspicion = suspicion
-        innocent = [row for row in heads if row[LOSSES] < SUSPECT_LOSSES]
-        self._complete = len(innocent) < at_a_time
-        """All innocent tokens of the line are known."""
-        self._innocent = deque(row for row in innocent if row[RUNS])
-        self._suspects = [row for row in heads if row[LOSSES] >= SUSPECT_LOSSES and row[RUNS]]
+        queue, key, turn_at, turn = stored
+        super().__init__(queue, key, (turn_at, turn), use, suspicion)
+        innocent = [token for token in heads if token.lease.losses < SUSPECT_LOSSES]
+        self.complete = len(innocent) < at_a_time
+        self.innocent.extend(_head(token) for token in innocent if token.runs)
+        suspects = [token for token in heads if token.lease.losses >= SUSPECT_LOSSES]
+        self.suspects = [_head(token) for token in suspects if token.runs]
 
-    def place(self) -> Place | None:
-        head = self.head()
-        if head is None:
-            return None
-        found = self._use.room(head[ALLOWANCE])
-        self.full, self.opens_at = not found.free, found.opens_at
-        return place(head) if found.free else None
+    def read_on(self) -> None:
+        raise OutOfHeads
 
-    def take(self) -> Row:
-        head = self.head()
-        if head is None:
-            raise LookupError(f"nothing is in line for '{self.key}'")
-        if head[LOSSES] >= SUSPECT_LOSSES:
-            self._suspicion.allowed = False
-            self._suspects = []
-        else:
-            self._innocent.popleft()
-        self._use.take(head[ALLOWANCE])
-        self.served = True
-        return head
+    def read_suspects(self) -> list[Head[Candidate]]:
+        raise OutOfHeads
 
-    def head(self) -> Row | None:
-        if not self._innocent and not self._complete:
-            raise OutOfHeads
-        suspect = self._suspects[0] if self._suspects and self._suspicion.allowed else None
-        if suspect is not None and (not self._innocent or place(suspect) < place(self._innocent[0])):
-            return suspect
-        return self._innocent[0] if self._innocent else None
+
+def _head(token: Candidate) -> Head[Candidate]:
+    return Head(token.place, token.lease.losses, token.allowance, token)

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalsegno.adapters.limit_lines import SPARE_LINES, heads_of_each
 from dalsegno.adapters.postgres.claim.limit_queues import (
-    ALLOWANCE,
-    EXECUTION,
-    LEASE,
-    LINE,
-    LOSSES,
-    PRIORITY,
-    RUNS,
+    Candidate,
     KeyLocks,
     KeyUse,
     LimitQueueCursor,
     OutOfHeads,
     TakeKeys,
-    place,
+    candidate,
 )
 from dalsegno.adapters.postgres.commit.columns import columns
 from dalsegno.adapters.postgres.commit.read_set import Key
@@ -26,9 +21,6 @@ from dalsegno.core.settlement.claim_order import Choice, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
-
-SPARE_LINES = 32
-"""Lines read in addition to those that may be needed: some turn out to be full or empty."""
 
 
 class LimitedClaims:
@@ -50,7 +42,7 @@ class LimitedClaims:
                 return claim, chosen, await claim.leave(worker, chosen)
 
             claim, chosen, changed = await self.locks.run(look)
-            leases += [Lease(*row[LEASE]) for row in chosen]
+            leases += [token.lease for token in chosen]
             void += claim.void
             openings += [line.opens_at for line in claim.lines if line.opens_at is not None]
             if len(chosen) < wanted and not (claim.more and changed):
@@ -61,26 +53,28 @@ class LimitedClaims:
 
     async def lease(self, worker: str, named: Sequence[Key]) -> dict[Key, Lease]:
         """Lease the named tokens for which there is room."""
-        executions, tokens = [key[0] for key in named], [key[1] for key in named]
+        executions, tokens = [execution for execution, _ in named], [token for _, token in named]
 
-        async def lease(tx: Transaction, take: TakeKeys) -> list[Row]:
+        async def lease(tx: Transaction, take: TakeKeys) -> list[Candidate]:
             asked = [key for (key,) in await tx.fetch("leases.keys_of", executions, tokens)]
             keys = list(await take(asked))
-            named_now = await tx.fetch("leases.named_in_line", executions, tokens)
-            found = [row for row in named_now if row[LINE] in keys]
+            ready = {}
+            for *columns_of_token, key in await tx.fetch("leases.named_in_line", executions, tokens):
+                if key in keys:
+                    token = candidate(columns_of_token)
+                    ready[token.name] = key, token
             now = self.store.now()
             uses = await read_uses(tx, keys, now)
-            await read_starts(tx, uses, [(row[LINE], row[ALLOWANCE]) for row in found], len(named))
-            by_name = {(row[1], row[0]): row for row in found if row[RUNS]}
+            await read_starts(tx, uses, [(key, token.allowance) for key, token in ready.values()], len(named))
             chosen = []
-            for row in (by_name[key] for key in named if key in by_name):
-                if uses[row[LINE]].room(row[ALLOWANCE]).free:
-                    uses[row[LINE]].take(row[ALLOWANCE])
-                    chosen.append(row)
+            for key, token in (ready[name] for name in named if name in ready):
+                if token.runs and uses[key].room(token.allowance).free:
+                    uses[key].take(token.allowance)
+                    chosen.append(token)
             await give(tx, worker, chosen, uses, now)
             return chosen
 
-        return {(row[1], row[0]): Lease(*row[LEASE]) for row in await self.locks.run(lease)}
+        return {token.name: token.lease for token in await self.locks.run(lease)}
 
     async def open_due(self) -> list[ReadyToken]:
         """Open lines whose rate allows a start again; return the first token of each."""
@@ -112,29 +106,31 @@ class _Claim:
         self.uses: dict[str, KeyUse] = {}
         self.void: list[Key] = []
 
-    async def choose(self, worker: str) -> list[Row]:
+    async def choose(self, worker: str) -> list[Candidate]:
         stored = await self._lock_lines()
-        plain = await self.tx.fetch("leases.plain", worker, self.queues, self.wanted)
+        plain = [
+            candidate(row) for row in await self.tx.fetch("leases.plain", worker, self.queues, self.wanted)
+        ]
         holds = bool(await self.tx.fetch("leases.holds_suspect", worker))
-        at_a_time = max(2, self.wanted // max(len(stored), 1) + 1)
+        at_a_time = heads_of_each(self.wanted, len(stored))
         while True:
             suspicion = Suspicion(
-                allowed=not holds and not any(row[LOSSES] >= SUSPECT_LOSSES for row in plain)
+                allowed=not holds and not any(token.lease.losses >= SUSPECT_LOSSES for token in plain)
             )
             heads = await self._read_heads(stored, at_a_time)
             self.lines = [
-                LimitQueueCursor(line, self.uses[line[1]], found, at_a_time, suspicion)
+                LimitQueueCursor(line, self.uses[line["key"]], found, at_a_time, suspicion)
                 for line, found in zip(stored, heads, strict=True)
             ]
-            runnable = [(place(row), row) for row in plain if row[RUNS]]
+            runnable = [(token.place, token) for token in plain if token.runs]
             try:
                 chosen = Choice(runnable, self.lines).take(self.wanted)
                 [line.head() for line in self.lines]
             except OutOfHeads:
                 at_a_time *= 4
                 continue
-            every = [*plain, *(row for found in heads for row in found)]
-            self.void = [(row[1], row[0]) for row in every if not row[RUNS]]
+            every = [*plain, *(token for found in heads for token in found)]
+            self.void = [token.name for token in every if not token.runs]
             return chosen
 
     async def _lock_lines(self) -> list[Row]:
@@ -144,24 +140,24 @@ class _Claim:
             return []
         self.more = len(found) >= most
         taken = await self.take_keys(list({key for _, key in found}))
-        lines = [line for line in found if line[1] in taken]  # the others are for the next look
+        lines = [(queue, key) for queue, key in found if key in taken]  # the others are for the next look
         return await self.tx.fetch("limits.lines", *columns(lines, 2), self.now)
 
-    async def _read_heads(self, stored: Sequence[Row], at_a_time: int) -> list[list[Row]]:
+    async def _read_heads(self, stored: Sequence[Row], at_a_time: int) -> list[list[Candidate]]:
         if not stored:
             return []
-        names = [line[:2] for line in stored]
-        heads: list[list[Row]] = [[] for _ in stored]
-        for row in await self.tx.fetch("leases.heads", *columns(names, 2), at_a_time):
-            heads[row[LINE] - 1].append(row)
+        names = [(line["queue"], line["key"]) for line in stored]
+        heads: list[list[Candidate]] = [[] for _ in stored]
+        for *columns_of_token, place in await self.tx.fetch("leases.heads", *columns(names, 2), at_a_time):
+            heads[place - 1].append(candidate(columns_of_token))
         self.uses = await read_uses(self.tx, list({key for _, key in names}), self.now)
         asked = [
-            (line[1], row[ALLOWANCE]) for line, found in zip(stored, heads, strict=True) for row in found
+            (key, token.allowance) for (_, key), found in zip(names, heads, strict=True) for token in found
         ]
         await read_starts(self.tx, self.uses, asked, self.wanted)
         return heads
 
-    async def leave(self, worker: str, chosen: Sequence[Row]) -> bool:
+    async def leave(self, worker: str, chosen: Sequence[Candidate]) -> bool:
         """Lease what was chosen and store the state of the lines; return True if any line changed."""
         await give(self.tx, worker, chosen, self.uses, self.now)
         left: list[tuple[object, ...]] = []
@@ -170,7 +166,7 @@ class _Claim:
             head = line.head()
             if head is None:
                 empty.append((line.queue, line.key))
-            priority = head[PRIORITY] if line.served and head is not None else None
+            priority = head.token.lease.priority if line.served and head is not None else None
             left.append((line.queue, line.key, priority, line.served, line.full, line.opens_at))
         if left:
             await self.tx.fetch("limits.leave", *columns(left, 6), self.now)
@@ -178,12 +174,13 @@ class _Claim:
         return bool(cleared) or any(line.served or line.full for line in self.lines)
 
 
-_Look = tuple[_Claim, list[Row], bool]
-"""The claim, the rows leased by it, and True if any line changed."""
+_Look = tuple[_Claim, list[Candidate], bool]
+"""The claim, the tokens leased by it, and True if any line changed."""
 
 
 async def read_uses(tx: Transaction, keys: Sequence[str], now: float) -> dict[str, KeyUse]:
-    return {row[0]: KeyUse(row, now) for row in await tx.fetch("limits.use", keys)}
+    uses = [KeyUse(row, now) for row in await tx.fetch("limits.use", keys)]
+    return {use.key: use for use in uses}
 
 
 async def read_starts(
@@ -202,11 +199,12 @@ async def read_starts(
 
 
 async def give(
-    tx: Transaction, worker: str, chosen: Sequence[Row], uses: dict[str, KeyUse], now: float
+    tx: Transaction, worker: str, chosen: Sequence[Candidate], uses: dict[str, KeyUse], now: float
 ) -> None:
     if not chosen:
         return
-    await tx.fetch("leases.give", worker, [row[EXECUTION] for row in chosen], [row[0] for row in chosen])
+    executions, tokens = [token.execution for token in chosen], [token.lease.token for token in chosen]
+    await tx.fetch("leases.give", worker, executions, tokens)
     noted = [
         (use.key, use.last + place, now, now + rate.period)
         for use in uses.values()

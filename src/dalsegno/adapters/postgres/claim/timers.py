@@ -21,7 +21,7 @@ from dalsegno.ports.ledger import Woken
 
 IS_PLAIN, IS_LEASED, WOKEN = 3, 4, 5
 """Columns of ``leases.wake_plain``: the token is awake now (NULL: no token is due), it is leased, and the rest as
-for a claim.
+for a claim, and like there read by position.
 """
 READY_AT = WOKEN + 12
 READY = operator.itemgetter(0, 1, 7, 8)

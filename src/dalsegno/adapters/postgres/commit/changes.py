@@ -16,12 +16,11 @@ from dalsegno.adapters.postgres.commit.columns import (
     is_plain,
     moved_flight,
     names,
-    new_line,
     numbers,
-    stored_barrier,
 )
 from dalsegno.adapters.postgres.commit.flight import Flight
 from dalsegno.adapters.postgres.store import Transaction
+from dalsegno.adapters.rows import line_up, new_line, stored_barrier
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
@@ -271,11 +270,8 @@ class Changes:
         found: dict[tuple[str, str], TokenRow] = {}
         rows = [row for row, _ in self.spawned.values()] + [row for row, _ in self.tokens.values()]
         for row in rows:
-            if row.limit_key is None or row.state != "ready":
-                continue
-            known = found.get((row.queue, row.limit_key))
-            if known is None or known.priority < row.priority:
-                found[row.queue, row.limit_key] = row
+            if row.limit_key is not None and row.state == "ready":
+                line_up(found, row, row.limit_key)
         return found
 
 

@@ -12,9 +12,14 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from dalsegno.adapters.postgres.commit.flight import Flight
+from dalsegno.adapters.rows import (
+    Parameters,
+    counted_machine,
+    flight_columns,
+    stored_machine,
+    token_changes,
+)
 from dalsegno.core.settlement import BarrierRow, MachineRow, TokenRow
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
@@ -66,28 +71,12 @@ class Shapes:
         return columns(self._places, width)
 
 
-Columns = tuple[Any, ...]
-encode = msgspec.json.encode
-
-
-def moved_flight(flight: Flight) -> Columns:
+def moved_flight(flight: Flight) -> Parameters:
     row = flight.row
-    return (
-        flight.number,
-        row.state,
-        row.epoch,
-        row.seq,
-        row.live,
-        row.touched_at,
-        row.paused_at,
-        row.ended_at,
-        row.output,
-        row.context,
-        row.error,
-    )
+    return *flight_columns(flight.number, row), row.output, row.context, row.error
 
 
-def ending(flight: Flight) -> Columns:
+def ending(flight: Flight) -> Parameters:
     """Return the columns of an ending; all NULL for an execution that continues."""
     row = flight.row
     if row.ended_at is None:
@@ -95,7 +84,7 @@ def ending(flight: Flight) -> Columns:
     return row.state, row.ended_at, row.output, row.context, row.error
 
 
-def plain_token(flight: Flight, row: TokenRow) -> Columns:
+def plain_token(flight: Flight, row: TokenRow) -> Parameters:
     return (
         flight.number,
         row.id,
@@ -113,7 +102,7 @@ def plain_token(flight: Flight, row: TokenRow) -> Columns:
     )
 
 
-def new_token(flight: Flight, row: TokenRow) -> Columns:
+def new_token(flight: Flight, row: TokenRow) -> Parameters:
     return (
         *plain_token(flight, row),
         row.due,
@@ -128,84 +117,12 @@ def new_token(flight: Flight, row: TokenRow) -> Columns:
     )
 
 
-def changed_token(name: tuple[int, str], row: TokenRow, fence_before: int, target: int) -> Columns:
-    return (
-        *name,
-        fence_before,
-        target,
-        row.state,
-        row.due,
-        row.fence,
-        row.owner,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.barrier,
-        row.ready_at,
-        row.digest,
-        row.awaits,
-        row.queue,
-        row.data,
-    )
+def changed_token(name: tuple[int, str], row: TokenRow, fence_before: int, target: int) -> Parameters:
+    return *name, fence_before, target, *token_changes(row), row.data
 
 
-def new_line(row: TokenRow) -> Columns:
-    return row.queue, row.limit_key, row.priority, row.ready_at
-
-
-def stored_barrier(name: tuple[int, str], row: BarrierRow) -> Columns:
-    return (
-        *name,
-        row.scope,
-        row.node,
-        row.mode,
-        row.expected,
-        row.join,
-        row.state,
-        row.resolved,
-        row.live,
-        row.deadline,
-        row.milestone_at,
-        row.milestone_token,
-    )
-
-
-def changed_barrier(name: tuple[int, str], row: BarrierRow) -> Columns:
+def changed_barrier(name: tuple[int, str], row: BarrierRow) -> Parameters:
     return *name, row.state, row.resolved, row.live, row.deadline, row.milestone_at, row.milestone_token
-
-
-def stored_machine(number: int, row: MachineRow) -> Columns:
-    return (
-        number,
-        row.version,
-        row.inbox,
-        row.read,
-        row.unread,
-        row.last_success,
-        row.last_failure,
-        row.kept,
-        row.resuming,
-        row.cancel,
-        row.interrupted,
-        row.line,
-        encode(row.wake).decode(),
-        encode(row.reachable).decode(),
-        row.snapshot,
-    )
-
-
-def counted_machine(number: int, row: MachineRow) -> Columns:
-    return (
-        number,
-        row.version,
-        row.inbox,
-        row.unread,
-        row.last_success,
-        row.last_failure,
-        row.kept,
-        row.resuming,
-        row.cancel,
-    )
 
 
 PLAIN_STATES = frozenset(("leased", "ready"))
@@ -345,7 +262,7 @@ def _parameters(
         *new.additions(),
         *_records(births),
         *_flights(births),
-        *columns((stored_machine(*entry) for entry in machines.items()), 15),
+        *columns((_machine(*entry) for entry in machines.items()), 15),
         *_tags(births),
         patience,
     ]
@@ -406,6 +323,10 @@ def _tags(births: Births) -> list[Any]:
     return columns([(*tag, new.created_at, new.id) for _, new in births for tag in new.tags], 4)
 
 
+def _machine(number: int, row: MachineRow) -> Parameters:
+    return stored_machine(number, row, row.snapshot, bool)
+
+
 def parameters(
     machines: Mapping[int, MachineRow],
     completions: Mapping[tuple[int, int], Completion],
@@ -416,7 +337,7 @@ def parameters(
     ``machines`` are keyed by the numbers of their executions, with which the other keys begin; an inbox number
     follows. A machine without a snapshot has not run: only its counters are written.
     """
-    saved = [stored_machine(*entry) for entry in machines.items() if entry[1].snapshot is not None]
-    counted = [counted_machine(*entry) for entry in machines.items() if entry[1].snapshot is None]
+    saved = [_machine(number, row) for number, row in machines.items() if row.snapshot is not None]
+    counted = [counted_machine(number, row, bool) for number, row in machines.items() if row.snapshot is None]
     came = [(*key, row.promise, row.ok, row.data) for key, row in completions.items()]
     return [*columns(saved, 15), *columns(counted, 9), *columns(came, 5), *columns(removed, 2)]

@@ -21,7 +21,9 @@ NUMBER, ID, STATE, VERSION, MOVED, HAS_LEFT, KEYS, NOW, TOKEN = 0, 1, 2, 13, 14,
 """More columns of ``load.locked``; those of the token come last, as in all statements that read tokens."""
 
 TOKEN_ID, TOKEN_SCOPE, TOKEN_LIMIT_KEY, TOKEN_FENCE, TOKEN_BARRIER, TOKEN_NUMBER = 1, 2, 8, 12, 17, 22
-"""Columns of a token."""
+"""Columns of a token. Every commit reads rows by position: fields by name, or an object for each
+row, would take longer than the rules.
+"""
 
 
 class NotLoaded(Exception):

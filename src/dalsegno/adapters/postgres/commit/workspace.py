@@ -26,8 +26,8 @@ from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.token import UNFINISHED
 
-UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 AFTER_ALL_STORED = 1 << 62
 """Tokens that are spawned here come after those that are stored."""
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-import msgspec
-
 from dalsegno.adapters.postgres.commit.changes import Changes
 from dalsegno.adapters.postgres.commit.flight import Flight
 from dalsegno.adapters.postgres.commit.load import LoadedRows, NotLoaded
 from dalsegno.adapters.postgres.store import Row
+from dalsegno.adapters.rows import machine_row
 from dalsegno.core.settlement import Kept, MachineRow, SignalRow
 from dalsegno.model.execution import SCRIPTED
-from dalsegno.model.machine import Completion, Ranges, Wake
+from dalsegno.model.machine import Completion
 from dalsegno.model.transition import ReadyToken
-
-_read_ranges = msgspec.json.Decoder(Ranges)
-_read_wake = msgspec.json.Decoder(Wake)
 
 INBOX = 14
 """Column of ``load.machines`` where the inbox begins."""
@@ -38,7 +34,7 @@ class MachineWorkspace:
             except KeyError:
                 raise NotLoaded("machines", execution) from None
             if row is not None:
-                flight.machine = _machine_of(execution, row)
+                flight.machine = machine_row(execution, row[:INBOX])
                 flight.inbox.update(_inbox_of(row))
         return flight.machine
 
@@ -125,12 +121,6 @@ class MachineWorkspace:
 
     def hold_slot(self, execution: str, key: str) -> None:
         self.changes.held.add((key, self._flights[execution].number))
-
-
-def _machine_of(execution: str, row: Row) -> MachineRow:
-    _number, version, reachable, wake, *rest = row[:INBOX]
-    ranges, condition = _read_ranges.decode(reachable), _read_wake.decode(wake)
-    return MachineRow(execution, version, None, ranges, condition, *rest)
 
 
 def _inbox_of(row: Row) -> dict[int, Kept]:

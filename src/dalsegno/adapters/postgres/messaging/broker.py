@@ -113,9 +113,12 @@ class PostgresBroker:
         Not so if it brought a token that killed workers before: of these it brings one at a time.
         """
         last, self._exhausted = self._exhausted, None
-        if last is None or last[:2] != (worker, queues) or last[2].is_set():
+        if last is None:
             return []
-        return await self._wait(WaitingWorker(worker, queues, limit, *last[2:]))
+        last_worker, last_queues, news, asked_at = last
+        if (last_worker, last_queues) != (worker, queues) or news.is_set():
+            return []
+        return await self._wait(WaitingWorker(worker, queues, limit, news, asked_at))
 
     async def _wait(self, waiting: WaitingWorker) -> list[Lease]:
         """Wait for news; return what was handed to the worker meanwhile."""

@@ -140,6 +140,20 @@ FROM limited
 LEFT JOIN judged ON true
 ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
 
+-- :part judged_candidates
+-- Locked tokens with their executions, and if they may run.
+SELECT candidate.*,
+       -- :include run_of
+       ,
+       -- :include may_run
+FROM candidate
+CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
+
+-- :part candidate_columns
+-- The lease, the number of the execution, the turn, the allowance and if it may run.
+-- :include lease_columns
+, judged.execution, judged.turn, judged.allowance, judged.runs
+
 -- :name plain
 -- The same tokens for a claim in which limits matter: locked and checked, but not leased. After the lease come the
 -- number of the execution, the turn, the allowance and if it may run.
@@ -148,8 +162,7 @@ WITH limited AS (
 ),
 -- :include in_line
 SELECT
-       -- :include lease_columns
-       , judged.execution, judged.turn, judged.allowance, judged.runs
+       -- :include candidate_columns
 FROM judged
 ORDER BY judged.priority DESC, judged.ready_at, judged.turn;
 
@@ -170,16 +183,11 @@ WITH candidate AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS found
 ), judged AS MATERIALIZED (
-    SELECT candidate.*,
-           -- :include run_of
-           ,
-           -- :include may_run
-    FROM candidate
-    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
+    -- :include judged_candidates
 )
 SELECT
-       -- :include lease_columns
-       , judged.execution, judged.turn, judged.allowance, judged.runs, judged.place
+       -- :include candidate_columns
+       , judged.place
 FROM judged
 ORDER BY judged.place, judged.priority DESC, judged.ready_at, judged.turn;
 
@@ -271,16 +279,11 @@ WITH candidate AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS found
 ), judged AS MATERIALIZED (
-    SELECT candidate.*,
-           -- :include run_of
-           ,
-           -- :include may_run
-    FROM candidate
-    CROSS JOIN LATERAL (SELECT * FROM flight WHERE flight.number = candidate.execution OFFSET 0) AS flight
+    -- :include judged_candidates
 )
 SELECT
-       -- :include lease_columns
-       , judged.execution, judged.turn, judged.allowance, judged.runs, judged.limit_key
+       -- :include candidate_columns
+       , judged.limit_key
 FROM judged;
 
 -- :name named

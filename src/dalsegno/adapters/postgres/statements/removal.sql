@@ -1,40 +1,9 @@
 -- Removal of whole executions after the retention time. An execution's own row is removed last: as long as
 -- anything of it exists, its id is taken and the next call continues.
 
--- :name outdated
--- Executions that ended in one of these states past their retention time, oldest ending first. Excluded are those
--- whose ending is not delivered yet, because the delivery reads the result, and those whose clean-up is a dead
--- letter, or continues in another execution that may still need their state.
-SELECT found.number
-FROM unnest($1::text[]) AS wanted (state)
-CROSS JOIN LATERAL (
-    SELECT number, ended_at
-    FROM execution
-    WHERE execution.state = wanted.state AND ended_at IS NOT NULL AND ended_at < $2
-      AND NOT EXISTS (
-          SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
-      )
-      AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
-      AND NOT EXISTS (
-          SELECT 1
-          FROM execution AS successor
-          WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
-            AND (successor.ended_at IS NULL
-                 OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
-                 OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
-          OFFSET 0  -- asked per row, by the index: as a join it would read all executions that have a parent
-      )
-    ORDER BY ended_at
-    LIMIT $3
-) AS found
-ORDER BY found.ended_at, found.number
-LIMIT $3;
-
--- :name removable
--- The same for named executions.
-SELECT number
-FROM execution
-WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL
+-- :part delivered
+-- Its ending is delivered, which reads the result, and its clean-up is no dead letter and continues in no other
+-- execution that may still need its state.
   AND NOT EXISTS (
       SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
   )
@@ -46,8 +15,33 @@ WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL
         AND (successor.ended_at IS NULL
              OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
              OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))
-      OFFSET 0
-  );
+      OFFSET 0  -- asked per row, by the index: as a join it would read all executions that have a parent
+  )
+
+-- :name outdated
+-- Executions that ended in one of these states past their retention time, oldest ending first. Excluded are those
+-- whose ending is not delivered yet, because the delivery reads the result, and those whose clean-up is a dead
+-- letter, or continues in another execution that may still need their state.
+SELECT found.number
+FROM unnest($1::text[]) AS wanted (state)
+CROSS JOIN LATERAL (
+    SELECT number, ended_at
+    FROM execution
+    WHERE execution.state = wanted.state AND ended_at IS NOT NULL AND ended_at < $2
+      -- :include delivered
+    ORDER BY ended_at
+    LIMIT $3
+) AS found
+ORDER BY found.ended_at, found.number
+LIMIT $3;
+
+-- :name removable
+-- The same for named executions.
+SELECT number
+FROM execution
+WHERE id = ANY ($1::text[]) AND ended_at IS NOT NULL
+  -- :include delivered
+;
 
 -- :name lock
 -- Those of them that no commit, sweep or other removal has locked. Does not wait. `swept`: nothing is left of it
@@ -190,60 +184,3 @@ RETURNING 1;
 -- :name delete_flight
 DELETE FROM flight
 WHERE number = ANY ($1::bigint[]);
-
--- Days of history.
-
--- :name partitions
--- The partitions of a table, by name.
-SELECT child.relname
-FROM pg_inherits
-JOIN pg_class AS child ON child.oid = inhrelid
-WHERE inhparent = $1::text::regclass
-ORDER BY child.relname;
-
--- :name samples
--- Columns of a table with a statistics target of their own.
-SELECT quote_ident(attname), attstattarget
-FROM pg_attribute
-WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attstattarget >= 0
-ORDER BY attnum;
-
--- :name survivor
--- True if any execution with these numbers stays after the removal of these states before this moment.
-SELECT EXISTS (
-    SELECT 1
-    FROM execution
-    WHERE number >= $1 AND number < $2
-      AND (ended_at IS NULL OR ended_at >= $3 OR NOT state = ANY ($4::text[])
-           OR id IN (SELECT record.id FROM record WHERE record.kind = 'cleanup'))
-);
-
--- :name any_in
-SELECT EXISTS (SELECT 1 FROM execution WHERE number >= $1 AND number < $2);
-
--- :name any_in_other
--- True if history of executions with these numbers is in the default partitions.
-SELECT EXISTS (SELECT 1 FROM event_other WHERE execution >= $1 AND execution < $2)
-    OR EXISTS (SELECT 1 FROM output_other WHERE execution >= $1 AND execution < $2);
-
--- :name outer_numbers_in_other
--- The smallest and the largest number of executions whose history is there. By qualified names: the doctor's
--- connection has no search path.
-SELECT min(least_of_each), max(largest_of_each)
-FROM (
-    SELECT min(execution), max(execution) FROM dalsegno.event_other
-    UNION ALL
-    SELECT min(execution), max(execution) FROM dalsegno.output_other
-) AS found (least_of_each, largest_of_each);
-
--- :name tenure
--- The owner of the history tables, and this role's rights on them; of the two the one that it does not own. By
--- qualified names, as above.
-SELECT quote_ident(current_user) AS role, quote_ident(owner.rolname) AS owner, owner.rolsuper AS owner_is_superuser,
-       pg_has_role(relowner, 'USAGE') AS owns, has_schema_privilege('dalsegno', 'CREATE') AS creates,
-       has_table_privilege(pg_class.oid, 'INSERT') AS writes
-FROM pg_class
-JOIN pg_roles AS owner ON owner.oid = relowner
-WHERE pg_class.oid IN ('dalsegno.event'::regclass, 'dalsegno.output'::regclass)
-ORDER BY owns, relname
-LIMIT 1;

@@ -51,21 +51,21 @@ SELECT EXISTS (SELECT 1 FROM scope WHERE scope.execution = ANY ($1::bigint[])) A
        EXISTS (SELECT 1 FROM mailbox WHERE mailbox.execution = ANY ($1::bigint[])) AS mailbox,
        EXISTS (SELECT 1 FROM machine WHERE machine.execution = ANY ($1::bigint[])) AS machine;
 
--- :name scope
+-- :name delete_scope
 DELETE FROM scope
 WHERE (execution, path) IN (
     SELECT found.execution, found.path FROM scope AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
 RETURNING 1;
 
--- :name barrier
+-- :name delete_barrier
 DELETE FROM barrier
 WHERE (execution, id) IN (
     SELECT found.execution, found.id FROM barrier AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
 RETURNING 1;
 
--- :name slot
+-- :name delete_slot
 DELETE FROM slot
 WHERE (execution, barrier, slot) IN (
     SELECT found.execution, found.barrier, found.slot
@@ -75,14 +75,14 @@ WHERE (execution, barrier, slot) IN (
 )
 RETURNING 1;
 
--- :name gate
+-- :name delete_gate
 DELETE FROM gate
 WHERE (execution, id) IN (
     SELECT found.execution, found.id FROM gate AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
 RETURNING 1;
 
--- :name left_context
+-- :name delete_left_context
 -- What branches left at the root stays, unless the execution completed: it is part of the final context.
 DELETE FROM left_context
 WHERE (execution, scope, key) IN (
@@ -94,21 +94,21 @@ WHERE (execution, scope, key) IN (
 )
 RETURNING 1;
 
--- :name inbox
+-- :name delete_inbox
 DELETE FROM inbox
 WHERE (execution, number) IN (
     SELECT found.execution, found.number FROM inbox AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
 RETURNING 1;
 
--- :name mailbox
+-- :name delete_mailbox
 DELETE FROM mailbox
 WHERE (execution, id) IN (
     SELECT found.execution, found.id FROM mailbox AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2
 )
 RETURNING 1;
 
--- :name machine
+-- :name delete_machine
 DELETE FROM machine
 WHERE execution IN (SELECT found.execution FROM machine AS found WHERE found.execution = ANY ($1::bigint[]) LIMIT $2)
 RETURNING 1;
@@ -119,7 +119,7 @@ SELECT created_at, id, error
 FROM execution
 WHERE number = ANY ($1::bigint[]);
 
--- :name words
+-- :name insert_words
 INSERT INTO failure_word (word, created_at, execution)
 SELECT *
 FROM unnest($1::text[], $2::float8[], $3::text[])

@@ -221,6 +221,15 @@ SELECT held.number, extract(epoch FROM clock_timestamp())::float8,
        END
 FROM held
 
+-- :part unchanged_flight
+-- Where the row of a known execution is, if no other transaction has changed it; locks it.
+CROSS JOIN LATERAL (
+    SELECT flight.ctid AS place
+    FROM flight
+    WHERE flight.number = known.number AND flight.version = known.version AND flight.touched_at = known.seen_at
+    FOR UPDATE SKIP LOCKED
+) AS flight
+
 -- :name held_steps
 -- The same in one round trip, for executions whose rows this process knows ($38: their versions, $39: when they
 -- were touched last, in the order of $33). If both are unchanged no other transaction has changed the execution,
@@ -244,12 +253,7 @@ WITH
             AS known (number, epoch, seq, live, touched_at, version, seen_at)
         LIMIT cardinality($33::text::bigint[])
     ) AS known
-    CROSS JOIN LATERAL (
-        SELECT flight.ctid AS place
-        FROM flight
-        WHERE flight.number = known.number AND flight.version = known.version AND flight.touched_at = known.seen_at
-        FOR UPDATE SKIP LOCKED
-    ) AS flight
+    -- :include unchanged_flight
 ),
 -- :include held_writes
 , advanced AS (
@@ -285,12 +289,7 @@ held AS MATERIALIZED (
         ) IS NULL
         LIMIT cardinality($33::text::bigint[])
     ) AS known
-    CROSS JOIN LATERAL (
-        SELECT flight.ctid AS place
-        FROM flight
-        WHERE flight.number = known.number AND flight.version = known.version AND flight.touched_at = known.seen_at
-        FOR UPDATE SKIP LOCKED
-    ) AS flight
+    -- :include unchanged_flight
 ),
 -- :include held_writes
 , advanced AS (

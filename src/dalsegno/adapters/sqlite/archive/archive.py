@@ -11,9 +11,9 @@ from functools import partial
 
 import msgspec
 
+from dalsegno.adapters.rows import execution_view
 from dalsegno.adapters.sqlite.archive import listing
 from dalsegno.adapters.sqlite.archive.removal import remove_ended, remove_named
-from dalsegno.adapters.sqlite.commit.columns import execution_view, whole_row
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
@@ -29,7 +29,7 @@ from dalsegno.model.definition import (
     unknown,
 )
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, Ending, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, Ending, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 NAMED = 3
@@ -38,7 +38,8 @@ NAMED = 3
 
 def remove_definition(connection: sqlite3.Connection, name: str, version: int | None) -> int:
     row = connection.execute(SQL["definition.current"], (name,)).fetchone()
-    if row is None or (
+    current = Definition(*row) if row is not None else None
+    if current is None or (
         version is not None
         and connection.execute(SQL["definition.version"], (name, version)).fetchone() is None
     ):
@@ -48,7 +49,7 @@ def remove_definition(connection: sqlite3.Connection, name: str, version: int | 
     needs = Needs(
         unfinished=_unfinished(connection, name, version, parts if version is None else []),
         aliases=tuple(alias for alias, meant in aliases.items() if version in (None, meant)),
-        current=row[1] == version,
+        current=current.version == version,
     )
     refuse_needed(name, version, needs)
     if version is None:
@@ -62,9 +63,11 @@ def _unfinished(
 ) -> tuple[str, ...]:
     found: list[str] = []
     for workflow in (name, *parts):
-        for state in ("PENDING", "RUNNING", "PAUSED"):
+        for state in NOT_ENDED:
             given = {"name": workflow, "state": state, "version": version, "limit": NAMED - len(found)}
-            found += [row[0] for row in connection.execute(SQL["definition.unfinished_of"], given)]
+            found += [
+                execution for (execution,) in connection.execute(SQL["definition.unfinished_of"], given)
+            ]
     return tuple(found)
 
 
@@ -156,7 +159,7 @@ class SqliteArchive:
     # -- executions -------------------------------------------------------------------------------------------
 
     async def execution(self, execution: str) -> ExecutionView | None:
-        row = await self.store.read(lambda connection: whole_row(connection, execution))
+        row = await self.store.read(lambda connection: listing.whole_row(connection, execution))
         return execution_view(row) if row is not None else None
 
     async def outline(self, execution: str) -> ExecutionView | None:

@@ -1,4 +1,6 @@
-"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``)."""
+"""Pages of executions: the statements that run the scans of a plan (see ``listing_plan``); and
+single ones.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterator, Sequence
+from io import BytesIO
 from typing import Any
 
 from dalsegno.adapters.listing_plan import (
@@ -19,11 +22,20 @@ from dalsegno.adapters.listing_plan import (
     shortest,
 )
 from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.model.execution import ExecutionView
 from dalsegno.model.search import id_range, names_workflow, words_of
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 MOST_COUNTED = 20_000
 """Rows of a plan up to which it is counted; plans with more are all treated as long."""
+
+LARGE = 1024 * 1024
+"""Bytes from which on a value is read piece by piece. In one piece, SQLite would have a copy of it
+beside ours.
+"""
+PIECE = 512 * 1024
+INPUT, OUTPUT = (ExecutionView.__struct_fields__.index(name) for name in ("input", "output"))
+"""Columns of ``execution_view``, which are the fields of ExecutionView."""
 
 Parameters = dict[str, Any]
 _END = ("", "")
@@ -130,3 +142,24 @@ def _count(connection: sqlite3.Connection, scan: IndexScan, most: int, parameter
             statement = SQL[f"listing.count_{scan.statement}"]
             found += connection.execute(statement, given | {"most": most - found}).fetchone()[0]
     return found
+
+
+def whole_row(connection: sqlite3.Connection, execution: str) -> tuple[Any, ...] | None:
+    """Return the row of ``execution_view``, within a transaction."""
+    row = connection.execute(SQL["listing.one"], {"execution": execution, "large": LARGE}).fetchone()
+    if row is None:
+        return None
+    *columns, input_bytes, output_bytes = row
+    for column, position, size in (("input", INPUT, input_bytes), ("output", OUTPUT, output_bytes)):
+        if size > LARGE:
+            columns[position] = _in_pieces(connection, execution, column)
+    return tuple(columns)
+
+
+def _in_pieces(connection: sqlite3.Connection, execution: str, column: str) -> bytes:
+    (number,) = connection.execute(SQL["listing.number"], (execution,)).fetchone()
+    found = BytesIO()  # which returns its own buffer without a copy
+    with connection.blobopen("execution", column, number, readonly=True) as value:
+        while piece := value.read(PIECE):
+            found.write(piece)
+    return found.getvalue()

@@ -6,11 +6,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
-from dalsegno.adapters.sqlite.commit.workspace import UNFINISHED, SqliteWorkspace
+from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import cancelled_event
 from dalsegno.model.search import error_words
+from dalsegno.model.token import UNFINISHED
 
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
 SMALL = 200
@@ -18,6 +20,18 @@ SMALL = 200
 WEIGHTS = {"blob": 8, "blob_piece": 128}
 """Rows of other tables that take as long to remove as one row of these."""
 KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
+
+
+class Removable(NamedTuple):
+    """An ended execution past its retention time, from ``removal.outdated`` or
+    ``removal.removable``.
+    """
+
+    number: int
+    execution: str
+    state: str
+    size: int
+    """Its events, and one for each 16 KiB that it has stored; 0 for one that is not swept."""
 
 
 def sweep(rows: SqliteWorkspace, limit: int) -> int:
@@ -38,9 +52,9 @@ def _sweep(connection: sqlite3.Connection, execution: int, state: str, touched_a
     gone += _delete(connection, execution, IN_FLIGHT, limit - gone)
     if gone < limit:
         if state == "FAILED":
-            connection.executemany(SQL["sweep.insert_word"], _words(connection, execution))
+            connection.executemany(SQL["sweep.insert_words"], _words(connection, execution))
         connection.execute(SQL["sweep.land"], {"execution": execution})
-        connection.execute(SQL["sweep.delete_flight"], {"execution": execution})
+        connection.execute(SQL["removal.delete_flight"], {"execution": execution})
         gone += 1
     return gone
 
@@ -62,7 +76,7 @@ def _sweep_tokens(connection: sqlite3.Connection, execution: int, at: float, lim
         ]
         connection.executemany(SQL["history.insert_event"], events)
         connection.execute(SQL["sweep.count_event"], (seq + len(events), execution))
-    connection.executemany(SQL["sweep.delete_token"], [token[:1] for token in tokens])
+    connection.executemany(SQL["sweep.delete_token"], [(number,) for number, *_ in tokens])
     return len(tokens)
 
 
@@ -73,13 +87,13 @@ def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str
             break
         weight = WEIGHTS.get(table, 1)
         parameters = {"execution": execution, "limit": max((limit - gone) // weight, 1)}
-        gone += connection.execute(SQL[f"sweep.delete_{table}"], parameters).rowcount * weight
+        gone += connection.execute(SQL[f"removal.delete_{table}"], parameters).rowcount * weight
     return gone
 
 
 def _words(connection: sqlite3.Connection, execution: int) -> list[tuple[str, float, str]]:
     """Return the words by which a failed execution is found."""
-    created_at, name, error = connection.execute(SQL["sweep.failure"], (execution,)).fetchone()
+    created_at, name, error = connection.execute(SQL["sweep.failures"], (execution,)).fetchone()
     return [(word, created_at, name) for word in error_words(error)]
 
 
@@ -90,53 +104,49 @@ def remove_ended(
 
     Return how many executions were removed, and True if the row limit left some.
     """
-    found = rows.connection.execute(SQL["sweep.outdated"], (state, before, limit)).fetchall()
-    removed, more = _remove(rows, found, most_rows)
+    found = rows.connection.execute(SQL["removal.outdated"], (state, before, limit))
+    removed, more = _remove(rows, [Removable(*row) for row in found], most_rows)
     return len(removed), more
 
 
 def remove_named(rows: SqliteWorkspace, names: str, most_rows: int) -> tuple[list[str], bool]:
     """Remove outdated executions of a JSON list of ids; return the removed ones, and True if some are left."""
-    found = rows.connection.execute(SQL["sweep.removable"], (names,)).fetchall()
-    return _remove(rows, found, most_rows)
+    found = rows.connection.execute(SQL["removal.removable"], (names,))
+    return _remove(rows, [Removable(*row) for row in found], most_rows)
 
 
-def _remove(
-    rows: SqliteWorkspace, found: Sequence[tuple[int, str, str, int]], most_rows: int
-) -> tuple[list[str], bool]:
+def _remove(rows: SqliteWorkspace, found: Sequence[Removable], most_rows: int) -> tuple[list[str], bool]:
     """Remove small, swept executions together and the others one by one, up to the row limit."""
-    small = [row for row in found if 0 < row[3] <= SMALL]
+    small = [each for each in found if 0 < each.size <= SMALL]
     together = [
-        row
-        for row, so_far in zip(small, accumulate(row[3] for row in small), strict=True)
+        each
+        for each, so_far in zip(small, accumulate(each.size for each in small), strict=True)
         if so_far <= most_rows
     ]
     if together:
-        for _, execution, _, _ in together:
-            rows.forget(execution)
+        for each in together:
+            rows.forget(each.execution)
         _remove_together(rows.connection, together)
-        return [row[1] for row in together], len(together) < len(found)
+        return [each.execution for each in together], len(together) < len(found)
     return _remove_each(rows, found, most_rows)
 
 
-def _remove_together(connection: sqlite3.Connection, found: Sequence[tuple[int, str, str, int]]) -> None:
-    words = [word for row in found if row[2] == "FAILED" for word in _words(connection, row[0])]
-    connection.executemany(SQL["sweep.delete_word"], words)
-    numbers = json.dumps([row[0] for row in found])
+def _remove_together(connection: sqlite3.Connection, found: Sequence[Removable]) -> None:
+    words = [word for each in found if each.state == "FAILED" for word in _words(connection, each.number)]
+    connection.executemany(SQL["removal.delete_words"], words)
+    numbers = json.dumps([each.number for each in found])
     _remove_tags(connection, numbers)
     for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
-        connection.execute(SQL[f"sweep.delete_{table}_of_all"], (numbers,))
+        connection.execute(SQL[f"removal.delete_{table}_of_all"], (numbers,))
 
 
 def _remove_tags(connection: sqlite3.Connection, numbers: str) -> int:
-    tags = connection.execute(SQL["sweep.tags_of_all"], (numbers,)).fetchall()
-    connection.executemany(SQL["sweep.delete_tag"], tags)
+    tags = connection.execute(SQL["removal.tags_of_all"], (numbers,)).fetchall()
+    connection.executemany(SQL["removal.delete_tags"], tags)
     return len(tags)
 
 
-def _remove_each(
-    rows: SqliteWorkspace, found: Iterable[tuple[int, str, str, int]], most_rows: int
-) -> tuple[list[str], bool]:
+def _remove_each(rows: SqliteWorkspace, found: Iterable[Removable], most_rows: int) -> tuple[list[str], bool]:
     """Remove executions one by one.
 
     The execution's own row is removed last: as long as anything of it exists, its id is taken and the next call
@@ -151,9 +161,9 @@ def _remove_each(
         if spent >= most_rows:
             return removed, True
         if state == "FAILED":
-            rows.connection.executemany(SQL["sweep.delete_word"], _words(rows.connection, number))
+            rows.connection.executemany(SQL["removal.delete_words"], _words(rows.connection, number))
         spent += _remove_tags(rows.connection, json.dumps([number]))
-        for statement in ("sweep.delete_flight", "sweep.delete_execution"):
+        for statement in ("removal.delete_flight", "removal.delete_execution"):
             spent += rows.connection.execute(SQL[statement], {"execution": number}).rowcount
         removed.append(execution)
     return removed, False

@@ -6,15 +6,24 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from dalsegno.adapters.sqlite.claim.limit_queues import INNOCENT, SUSPECT, KeyUse, Row, open_lines, place
+from dalsegno.adapters.sqlite.claim.limit_queues import INNOCENT, SUSPECT, KeyUse, Row, open_lines
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import TokenRow, claimable, lease_of, ready_token, release_row, wake_row
-from dalsegno.core.settlement.claim_order import Choice, Suspicion
+from dalsegno.core.settlement.claim_order import Choice, Place, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Woken
+
+PRIORITY, READY_AT, TURN = 8, 19, 23
+"""Columns of ``token.ready``. Every claim sorts by them, so they are read by position and not from
+a TokenRow.
+"""
+
+
+def place(row: Row) -> Place:
+    return -row[PRIORITY], row[READY_AT], row[TURN]
 
 
 class Claimed(Struct, frozen=True):
@@ -100,10 +109,10 @@ def _has_room(rows: SqliteWorkspace, token: TokenRow, uses: dict[str, KeyUse], n
         return True
     if not claimable(token, rows):
         return False
-    use = uses.get(key) or uses.setdefault(key, KeyUse.now(rows, key))
-    if not use.room(token.allowance, now).free:
+    use = uses.get(key) or uses.setdefault(key, KeyUse.of(rows, key, now))
+    if not use.room(token.allowance).free:
         return False
-    use.take(rows, token.allowance, now)
+    use.take(token.allowance)
     return True
 
 

@@ -14,26 +14,29 @@ import re
 import sqlite3
 from typing import Any
 
-from dalsegno.adapters.sqlite.commit.columns import (
-    Flight,
+from dalsegno.adapters.rows import (
     Parameters,
-    changed_token,
     counted_machine,
-    moved_flight,
-    moved_record,
+    flight_columns,
+    line_up,
     new_line,
+    stored_barrier,
+    stored_machine,
+)
+from dalsegno.adapters.sqlite.commit.columns import (
+    changed_token,
+    moved_record,
     new_token,
     running_flight,
     running_record,
-    stored_barrier,
     stored_gate,
-    stored_machine,
     stored_scope,
     stored_slot,
     turns,
     whole_flight,
     whole_record,
 )
+from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow, is_marked
 from dalsegno.model.effect import ReplaceTags
@@ -212,7 +215,7 @@ class Changes:
             if row.state == "RUNNING" and not flight.stands:
                 advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
-                flights += moved_flight(flight)
+                flights += flight_columns(flight.number, row)
                 is_large = row.output is not None and len(row.output) > LARGE_OUTPUT
                 records += moved_record(flight, None if is_large else row.output)
                 if is_large:
@@ -260,7 +263,7 @@ class Changes:
                     leased += (number, row.owner, row.fence)
                     continue
             if row.state == "ready" and row.limit_key is not None:
-                self._line_up(row, row.limit_key)
+                line_up(self.lined_up, row, row.limit_key)
             is_as_before = row.reason != "arrival" and number not in self.rewritten
             if row.state == "ready" and is_as_before:  # otherwise its work may be new, too
                 ready += (number, row.ready_at, next(turns), row.reason, row.losses, row.due)
@@ -268,23 +271,18 @@ class Changes:
                 changed.append(changed_token(number, row))
         LEASE.run(connection, leased)
         MAKE_READY.run(connection, ready)
-        _each(connection, "limits.line_up", [new_line(row) for row in self.lined_up.values()])
+        _each(connection, "limits.line_up", [(*new_line(row), next(turns)) for row in self.lined_up.values()])
         _each(connection, "token.change", changed)
         _each(connection, "token.move", [(execution, token) for token, execution in self.moved.items()])
-
-    def _line_up(self, row: TokenRow, key: str) -> None:
-        known = self.lined_up.get((row.queue, key))
-        if known is None or known.priority < row.priority:
-            self.lined_up[row.queue, key] = row
 
     def _write_machines(self, connection: sqlite3.Connection) -> None:
         saved: list[Any] = []
         counted: list[Any] = []
         for number, row in self.machines.items():
             if row.snapshot is None:
-                counted += counted_machine(number, row)
+                counted += counted_machine(number, row, int)
             else:
-                saved += stored_machine(number, row, row.snapshot)
+                saved += stored_machine(number, row, bytearray(row.snapshot), int)
                 row.snapshot = None
         SAVE_MACHINE.run(connection, saved)
         COUNT_MACHINE.run(connection, counted)
@@ -309,7 +307,7 @@ class Changes:
             ):
                 others += new_token(number, flight, row)
                 if state == "ready" and row.limit_key is not None:
-                    self._line_up(row, row.limit_key)
+                    line_up(self.lined_up, row, row.limit_key)
                 continue
             if state == "leased":
                 self.owners.add(row.owner)

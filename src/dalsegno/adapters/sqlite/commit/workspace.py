@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dalsegno.adapters.sqlite.commit.changes import Changes
-from dalsegno.adapters.sqlite.commit.columns import Flight
+from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.adapters.sqlite.commit.workspace_machines import LimitWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
 from dalsegno.model.effect import DeliverToToken, DropTokens, HurryToken, ReplaceTags, SpawnToken
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import Transition
 
-UNFINISHED = frozenset(("ready", "leased", "parked", "held"))
 CACHED_FLIGHTS = 5_000
 """Most cached executions; beyond that all are dropped and read again when they change."""
 
@@ -158,7 +158,10 @@ class SqliteWorkspace(LimitWorkspace):
             self._absent.difference_update([execution for (execution,) in recorded])
 
     def adopt(self, stored: tuple[Any, ...]) -> TokenRow:
-        """Return the one object of a token from its number and the columns of TokenRow."""
+        """Return the one object of a token from its number and the columns of TokenRow.
+
+        Every claim calls this, so the row is read by position.
+        """
         flight = self._flight(stored[1])
         if flight is None:
             raise LookupError(f"token {stored[2]} without its execution {stored[1]}")
@@ -222,7 +225,8 @@ class SqliteWorkspace(LimitWorkspace):
         if found is None and not flight.born_here:
             row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
             if row is not None:
-                found = flight.gates[gate] = GateRow(execution, gate, row[0], frozenset(json.loads(row[1])))
+                count, used = row
+                found = flight.gates[gate] = GateRow(execution, gate, count, frozenset(json.loads(used)))
         return found
 
     def has_slot(self, execution: str, barrier: str, slot: int) -> bool:

@@ -10,8 +10,10 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 
+from dalsegno.adapters.rows import machine_row
 from dalsegno.adapters.sqlite.commit.changes import Changes
-from dalsegno.adapters.sqlite.commit.columns import Flight, machine_row, stored_signal
+from dalsegno.adapters.sqlite.commit.columns import stored_signal
+from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import Kept, MachineRow, SignalRow
 from dalsegno.model.execution import SCRIPTED

@@ -30,6 +30,9 @@ Written: TypeAlias = Any
 """A value as JSON."""
 
 Row: TypeAlias = list[Any]
+"""Read by position: each turn of a Python workflow reads all rows of its snapshot, and each tag has
+its own fields.
+"""
 
 DEAD = 0
 """Replaces a variable that is unbound or never read again."""

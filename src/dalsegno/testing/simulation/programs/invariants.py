@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dalsegno.adapters.memory import MemoryStore
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryExecution
+from dalsegno.adapters.memory.store import MemoryExecution
 from dalsegno.model.execution import ENDED
+from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import Transition
 
 MAX_FINDINGS = 20

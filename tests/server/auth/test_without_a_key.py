@@ -17,8 +17,8 @@ from dalsegno.server.auth.audit import LOG, SUMMED_ADDRESSES, Entry, Refusals
 from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.http.rate_limits import AddressRate
 from dalsegno.server.http.request import GuardedRequest
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.conftest import LASTING
-from tests.server.test_keys import bearer, make_key
 
 HEADER = 60_000
 """Bytes: a little less than the server takes of all headers."""

@@ -14,7 +14,7 @@ from dalsegno.app import App
 from dalsegno.server import ServerSettings
 from dalsegno.server.http.connections import http_protocol
 from tests.server.conftest import LiveServer
-from tests.server.test_guard_live import everything, lives
+from tests.server.http.test_guard_live import everything, lives
 from tests.waiting import until
 
 SETTINGS = ServerSettings(reply_seconds=0.5)

@@ -19,8 +19,8 @@ from dalsegno.server.auth.audit import WAITING
 from dalsegno.server.http.rate_limits import ADDRESSES
 from dalsegno.server.http.request import GuardedRequest
 from tests.docs.pages import DOCS
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.test_definitions import GRAPH
-from tests.server.test_keys import bearer, make_key
 
 START = {"definition": GRAPH, "input": {"n": 1}}
 BODY = json.dumps(START).encode()

@@ -13,7 +13,7 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.http.guard import Guard
 from dalsegno.server.http.routing import Table
-from tests.server.test_keys import bearer, book_of, make_key
+from tests.server.auth.test_keys import bearer, book_of, make_key
 
 
 @pytest.fixture

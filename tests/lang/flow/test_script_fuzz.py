@@ -15,9 +15,9 @@ from dalsegno.lang.flow.syntax.keywords import CONTEXTUAL_WORDS, FOREIGN_OPERATO
 from dalsegno.lang.flow.syntax.parser import parse_program
 from dalsegno.lang.runtime.limits import MAX_SOURCE
 from tests.effort import examples
+from tests.lang.flow.test_script_errors import ERRORS as WRONG
+from tests.lang.flow.test_script_syntax import BRACES, NEWLINES, STATEMENTS
 from tests.lang.printing import printed
-from tests.lang.test_script_errors import ERRORS as WRONG
-from tests.lang.test_script_syntax import BRACES, NEWLINES, STATEMENTS
 
 SIGNS = [
     "(", ")", "[", "]", "{", "}", "=>", "=", "+=", "??=", "==", "===", "!", "!=", "+", "++", "--", "-", "*", "**", "/",

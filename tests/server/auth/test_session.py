@@ -12,8 +12,8 @@ from dalsegno.app import App
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.sessions import COOKIE, KIND
+from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.test_definitions import GRAPH
-from tests.server.test_keys import bearer, book_of, make_key
 
 OWN = {"Origin": "http://127.0.0.1:8700"}
 START = {"definition": GRAPH, "input": {"n": 1}}

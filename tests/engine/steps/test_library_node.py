@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import Meters
-from dalsegno.engine.steps.contexts import TaskRunContext
+from dalsegno.engine.steps.contexts import RunContext
 from dalsegno.engine.steps.library_nodes import run_library_node
 from dalsegno.engine.steps.tasks import Tasks, make_task
 from dalsegno.errors import NotFound
@@ -27,10 +27,13 @@ ITEMS = [{"id": 1, "price": 30}, {"id": 2, "price": 10}, {"id": 3, "price": 20}]
 lines: list[tuple[str, ...]] = []
 
 
-def context(payload: Any, services: dict[str, Any] | None = None) -> TaskRunContext:
+def context(payload: Any, services: dict[str, Any] | None = None) -> RunContext:
     lease = Lease("t1", "run", 1, "", "task", "node:x", b"", "default", 0, 1, 0, "", 0.0, "", 0)
     log = lambda *line: lines.append(line)  # noqa: E731 - a sink
-    return TaskRunContext(lease, payload, None, services or {}, log, 1_700_000_000.0, "flow")
+    meters = Meters(EngineLimits())
+    return RunContext.of_task(
+        lease, None, payload, None, services or {}, log, meters, 1_700_000_000.0, "flow"
+    )
 
 
 async def run(type_name: str, payload: Any, **services: Any) -> Any:

@@ -17,9 +17,9 @@ from dalsegno.server.application import create_application
 from dalsegno.server.auth import audit as audits
 from dalsegno.server.auth.audit import LOG, Entry
 from dalsegno.server.http import paths
+from tests.server.auth.test_keys import bearer, make_key
 from tests.server.conftest import LASTING
 from tests.server.test_definitions import GRAPH
-from tests.server.test_keys import bearer, make_key
 
 
 @pytest.fixture

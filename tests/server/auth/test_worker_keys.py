@@ -16,9 +16,9 @@ from dalsegno.errors import InvalidInput
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.operations.remote_workers import orchestrator_of
+from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_executions import ended
-from tests.server.test_keys import bearer, book_of, make_key
 from tests.server.test_remote import GRAPH
 
 IN_MEMORY = pytest.mark.parametrize("store_url", ["memory"], indirect=True)

@@ -18,10 +18,10 @@ from dalsegno.server.application import create_application
 from dalsegno.server.auth import quotas as usage
 from dalsegno.server.auth.access import Caller
 from dalsegno.server.auth.quotas import KeyUsage, TokenBucket
+from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import ended
-from tests.server.test_keys import bearer, book_of, make_key
 from tests.server.test_waiting import WAITS
 from tests.waiting import come_about, until
 

@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dalsegno.adapters.memory.store import UNFINISHED, MemoryStore
+from dalsegno.adapters.memory.store import MemoryStore
 from dalsegno.core.settlement import TokenRow, lease_of, settle
 from dalsegno.model.effect import Effect, WakeMachine
 from dalsegno.model.machine import Completion, TakenSignal, reaches
-from dalsegno.model.token import Lease
+from dalsegno.model.token import UNFINISHED, Lease
 from dalsegno.model.transition import Applied, Park, Transition
 from dalsegno.testing.contract.builders import RUN, command, finish, pause, resume, step
 from dalsegno.testing.contract.script_builders import (
