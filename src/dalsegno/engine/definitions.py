@@ -182,7 +182,7 @@ class Kept(Generic[P]):
 
     def get(self, hash: str) -> P | None:
         found = self._programs.get(hash)
-        if found is not None:
+        if found is not None and len(self._programs) > 1:  # every step asks, some twice
             try:
                 self._programs.move_to_end(hash)
             except KeyError:  # another thread has inserted more meanwhile
