@@ -76,7 +76,7 @@ async def take(services: ServerServices, webhook: Webhook, delivery: Delivery) -
     key = _key(webhook, delivery, body, proof)
     tags = {**webhook.tags, "webhook": webhook.id}
     options = StartOptions(None, key, tags)
-    program = await services.client.named_program(webhook.workflow, options)
+    program = await services.client.definitions.named(webhook.workflow, options.version)
     started = await services.client.launcher.start(program, _payload(webhook, delivery, body), options)
     return Taken(started.execution, is_repeat=not started.is_new)
 

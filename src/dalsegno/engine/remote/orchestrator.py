@@ -235,7 +235,7 @@ class Orchestrator:
         remotely = RemoteSteps(
             engine.steps, engine.scripts, tasks if isinstance(tasks, Tasks) else None, engine.heavy
         )
-        remote_leases = RemoteLeases(engine, self.settings)
+        remote_leases = RemoteLeases(engine.stack.ledger, engine.stack.broker, self.settings)
         self._answers = Answers(engine, remotely, remote_leases)
         self._claims = Claims(engine, remotely, remote_leases, self._answers)
         self._presence = RemoteHeartbeats(engine, remote_leases, self._answers)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -33,9 +33,6 @@ from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger, WorkerView
 from dalsegno.ports.records import Record
 from dalsegno.version import __version__
-
-if TYPE_CHECKING:
-    from dalsegno.engine.worker.worker import Worker
 
 
 def worker_name() -> str:
@@ -139,7 +136,18 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerInfo).decode
 
 
-def describe(worker: Worker, clock: Clock) -> Callable[[], bytes]:
+class ServingWorker(Protocol):
+    """A worker of this process, as its description reads it."""
+
+    concurrency: int
+    running: dict[str, Lease]
+    offers: Callable[[], tuple[str, ...]]
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
+
+def describe(worker: ServingWorker, clock: Clock) -> Callable[[], bytes]:
     """Return a function that describes the worker. It is called from the heartbeat's thread, so it only copies."""
     since, host = clock.now(), socket.gethostname()
 
