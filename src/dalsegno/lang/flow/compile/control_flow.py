@@ -6,22 +6,23 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from dalsegno.lang.expressions.syntax.tree import Arrow, NamePattern
-from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
-from dalsegno.lang.flow.compile.expressions import ScriptExpressions
-from dalsegno.lang.flow.compile.jumps import AT_ITS_END, BY_THROWING, FIRST_EXIT, Cleanup, Context, Exit, Loop
-from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
-from dalsegno.lang.flow.syntax.statements import (
+from dalsegno.lang.expressions.syntax.tree import (
+    Arrow,
     Block,
     For,
     ForEach,
     Function,
     If,
+    NamePattern,
     Return,
     Statement,
     Try,
     While,
 )
+from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
+from dalsegno.lang.flow.compile.expressions import ScriptExpressions
+from dalsegno.lang.flow.compile.jumps import AT_ITS_END, BY_THROWING, FIRST_EXIT, Cleanup, Context, Exit, Loop
+from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
 from dalsegno.lang.runtime.code import Shelter
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
 from dalsegno.lang.runtime.opcodes import Op
