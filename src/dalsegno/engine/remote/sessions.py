@@ -18,9 +18,15 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from dalsegno.engine.remote.lease_owners import owner_of, remote_key_of
 from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest
-from dalsegno.engine.worker.directory import WorkerInfo, read_info, running_of, write_info
+from dalsegno.engine.worker.directory import (
+    WorkerInfo,
+    owner_of,
+    read_info,
+    remote_key_of,
+    running_of,
+    write_info,
+)
 from dalsegno.errors import LeaseLost, NotFound, OperatorError, QueueRefused, Unavailable
 from dalsegno.model.failure import Failure
 from dalsegno.model.inspection import Inspection
