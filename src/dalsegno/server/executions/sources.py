@@ -30,7 +30,6 @@ from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
 from dalsegno.server.auth.access import Caller
 from dalsegno.server.executions.definitions import prepare_inline, store
-from dalsegno.server.executions.idempotency import starter_of
 from dalsegno.server.schemas.definitions import DefinitionSource
 from dalsegno.server.services import ServerServices
 
@@ -78,7 +77,9 @@ async def counted_options(
     key is returned even if the quota is exhausted."""
     key = options.idempotency_key
     made = execution_id_for_key(name, key) if key is not None else None
-    return replace(options, starter=await starter_of(services, caller, made))
+    return replace(
+        options, starter=await services.usage.starter_unless(services.client.stack.archive, caller, made)
+    )
 
 
 async def create_planned(

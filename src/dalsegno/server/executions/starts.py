@@ -1,31 +1,52 @@
-"""Starts of deployed workflows: one, or a batch in one call."""
+"""Starts of deployed workflows: one, or a batch in one call, with the options that a request gives."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated, Any
+
+from fastapi import Header, Response, status
 
 from dalsegno.engine.starting.idempotency import check_same_start
 from dalsegno.engine.starting.start import Started, StartOptions
+from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
 from dalsegno.errors import DalSegnoError, InvalidInput
 from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
 from dalsegno.server.auth.access import Caller
 from dalsegno.server.executions.sources import Plan, counted_options, create_planned
-from dalsegno.server.executions.tracing import traced
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.problems import document_of, internal_error, retry_after
-from dalsegno.server.schemas.executions import BatchResult, BatchStart, StartFields, StartRequest
+from dalsegno.server.http.replies import whole
+from dalsegno.server.schemas.executions import BatchResult, BatchStart, Execution, StartFields, StartRequest
 from dalsegno.server.services import ServerServices
 
 CHUNK = 100
 """Starts of a batch that are processed at a time; the store commits them together."""
+
+USED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": Execution, "description": "The key was used before: that execution."}
+}
+
+TraceParent = Annotated[
+    str | None,
+    Header(max_length=200, description="W3C trace context; the execution's trace links to it, by a tag."),
+]
 
 
 def options_of(request: StartFields, key: str | None, traceparent: str | None) -> StartOptions:
     return StartOptions(
         None, key, traced(request.tags, traceparent), request.priority, request.delay, request.start_at
     )
+
+
+def traced(tags: Mapping[str, str], header: str | None) -> dict[str, str]:
+    """Add the tag that the tracing of every process reads. An invalid trace context is ignored: it is no reason to
+    refuse a start."""
+    if header is None or read_traceparent(header) is None:
+        return dict(tags)
+    return {TRACEPARENT: header, **tags}
 
 
 def plan_of(services: ServerServices, request: StartFields) -> Plan:
@@ -60,6 +81,16 @@ def target_of(workflow: str | None, given: int | str | None) -> tuple[str, Versi
             " name the version in one of them"
         )
     return name, version if named is None else named
+
+
+async def answer_for(services: ServerServices, started: Started, response: Response) -> Execution:
+    """Return the execution with status 201, or 200 if an earlier call created it."""
+    if not started.is_new:
+        response.status_code = status.HTTP_200_OK
+    response.headers["Location"] = f"/v1/executions/{started.execution}"
+    if started.begun is not None:
+        return Execution.begun(started.begun)
+    return Execution.of(await whole(services, started.execution))
 
 
 # -- batches --------------------------------------------------------------------------------------------------
