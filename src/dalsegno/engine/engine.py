@@ -28,10 +28,9 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
-from dalsegno.engine.steps.stored_bytes import Storage
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.transactions import StepTransactions
-from dalsegno.engine.steps.values import Loader
+from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
 from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
 from dalsegno.engine.upkeep.outbox import Outbox

@@ -20,8 +20,7 @@ from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.stack import Stack
-from dalsegno.engine.steps.stored_bytes import Storage
-from dalsegno.engine.steps.values import Loader, Results
+from dalsegno.engine.steps.values import Loader, Results, Storage
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionState, ExecutionView

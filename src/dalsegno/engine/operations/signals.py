@@ -12,7 +12,7 @@ from dalsegno.core.graph.step_input import Result
 from dalsegno.core.scripts.token_bodies import succeeded
 from dalsegno.core.values import encode_value
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.steps.stored_bytes import SMALL, Storage
+from dalsegno.engine.steps.values import SMALL, Storage
 from dalsegno.engine.subprocesses.job_pool import digest
 from dalsegno.errors import Conflict, InvalidInput, KeyReused, LimitExceeded
 from dalsegno.model.effect import PostSignal

@@ -28,9 +28,8 @@ from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.external_waits import ExternalWaits
 from dalsegno.engine.steps.joins import Evaluation, JoinReader, with_output
 from dalsegno.engine.steps.run_node import Runner, failure_of
-from dalsegno.engine.steps.stored_bytes import SMALL, Storage, bytes_in_rows
 from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
-from dalsegno.engine.steps.values import Loader, Results
+from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, bytes_in_rows
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge
 from dalsegno.lang.runtime.limits import Heavy

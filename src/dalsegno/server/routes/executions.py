@@ -16,7 +16,6 @@ from dalsegno.model.ids import repeated_execution_id
 from dalsegno.server.auth.access import Caller, caller_of, needs
 from dalsegno.server.executions.bulk import remove_one, run_bulk
 from dalsegno.server.executions.filters import AskedFilter, Cursor, Limit, Page, cursor_after, place_at
-from dalsegno.server.executions.sources import start_inline
 from dalsegno.server.executions.starts import (
     USED_BEFORE,
     TraceParent,
@@ -24,6 +23,7 @@ from dalsegno.server.executions.starts import (
     options_of,
     plan_of,
     run_batch,
+    start_inline,
     start_named,
 )
 from dalsegno.server.http import deadlines
