@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.core.graph.context import Context, decode_page
 from dalsegno.core.graph.summary import NodeSummary, summarise
-from dalsegno.core.graph.token_body import Body, decode_body
+from dalsegno.core.graph.token_body import Body, Context, decode_body, decode_page
 from dalsegno.core.scripts.summary import TaskTally
 from dalsegno.core.scripts.token_bodies import with_own_input
 from dalsegno.core.values import decode_value

@@ -15,11 +15,10 @@ import msgspec
 from dalsegno.core.graph import fail, finish, join, split
 from dalsegno.core.graph import join as skip
 from dalsegno.core.graph.complete import Run, Step, complete, ends_alone
-from dalsegno.core.graph.context import Context, key_of, place, value
 from dalsegno.core.graph.ending import cancel_abandoned
 from dalsegno.core.graph.external_waits import sleep
 from dalsegno.core.graph.step_input import Result, StepInput, encode_record
-from dalsegno.core.graph.token_body import Awaiting, Body, Fan, decode_body
+from dalsegno.core.graph.token_body import Awaiting, Body, Context, Fan, decode_body, key_of, place, value
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits

@@ -17,20 +17,21 @@ from typing import Any
 
 from msgspec import Raw
 
-from dalsegno.core.graph.context import (
+from dalsegno.core.graph.step_input import Result
+from dalsegno.core.graph.token_body import (
     BLOB,
     ITEM,
     KEY,
     OUTPUT,
     VALUE,
+    Body,
     Context,
     Entry,
+    Loop,
     decode_page,
     key_of,
     reference_name,
 )
-from dalsegno.core.graph.step_input import Result
-from dalsegno.core.graph.token_body import Body, Loop
 from dalsegno.core.values import Survey, decode_value, encode_small, encode_surveyed
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import SLICE, is_light, refuse_if_light
