@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
+import contextlib
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.process import new_event_loop, part_at_exit
+from dalsegno.engine.process import new_event_loop
 from dalsegno.errors import DalSegnoError, InternalError, UsageError
 
 logger = logging.getLogger("dalsegno.event_loop_host")
 
 T = TypeVar("T")
+
+SECONDS_AT_EXIT = 3.0
+"""Longest delay of the end of a program."""
 
 OpenEngine = Callable[[], Awaitable[Engine]]
 
@@ -172,7 +179,7 @@ class Host(LoopHost):
         except BaseException:
             self._end()
             raise
-        part_at_exit(self.engine, self._loop())
+        _part_at_exit(self.engine, self._loop())
 
     async def _opened(self) -> Engine:
         return await self._open_engine()
@@ -205,3 +212,37 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+# -- the end of a program that did not close its application --------------------------------------------------
+
+
+def _part_at_exit(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    """Notify other processes at exit of what was started here: the thread of the engine's loop ends with the
+    program.
+    """
+    known, process = weakref.ref(engine), os.getpid()
+
+    def part() -> None:
+        left = known()
+        if left is not None and process == os.getpid():  # a fork has the object but not its thread
+            _part(left, loop)
+
+    _at_exit(part)
+
+
+def _part(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+    """Close the broker. No effect if a worker was not closed: it counts as dead, and others take over when its leases
+    end.
+    """
+    if loop.is_closed() or engine.worker is not None:
+        return
+    closing = asyncio.run_coroutine_threadsafe(engine.stack.broker.close(), loop)
+    concurrent.futures.wait([closing], SECONDS_AT_EXIT)
+
+
+def _at_exit(call: Callable[[], None]) -> None:
+    """Register a call that runs before the threads end that resolve host names: at `atexit` they are gone."""
+    register = getattr(threading, "_register_atexit", atexit.register)
+    with contextlib.suppress(RuntimeError):  # the program is ending already
+        register(call)

@@ -25,8 +25,7 @@ from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import OnlyRendered, PassesThrough, Runner
-from dalsegno.engine.steps.stored_bytes import Storage
-from dalsegno.engine.steps.values import Loader
+from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.heavy_steps import (
     PATIENCE,
     Ask,

@@ -8,12 +8,22 @@ from typing import Any
 
 from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
+    Assignment,
     Await,
     Binary,
+    Block,
+    Break,
     Call,
     Chain,
     Conditional,
+    Continue,
+    Declaration,
     Entry,
+    ExpressionStatement,
+    For,
+    ForEach,
+    Function,
+    If,
     Index,
     ListLiteral,
     ListPattern,
@@ -24,29 +34,17 @@ from dalsegno.lang.expressions.syntax.tree import (
     NamePattern,
     ObjectLiteral,
     ObjectPattern,
+    Return,
     Spread,
+    Statement,
     Target,
     TextTemplate,
-    Unary,
-)
-from dalsegno.lang.flow.syntax.parser import parse_program
-from dalsegno.lang.flow.syntax.statements import (
-    Assignment,
-    Block,
-    Break,
-    Continue,
-    Declaration,
-    ExpressionStatement,
-    For,
-    ForEach,
-    Function,
-    If,
-    Return,
-    Statement,
     Throw,
     Try,
+    Unary,
     While,
 )
+from dalsegno.lang.flow.syntax.parser import parse_program
 
 
 def printed(source: str) -> str:

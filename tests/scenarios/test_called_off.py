@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dalsegno import App, EngineSettings, NodeContext
-from dalsegno.engine.worker import obsolete_runs
+from dalsegno.engine.worker import long_runs
 from dalsegno.model.token import Lease
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import graph, task
@@ -39,7 +39,7 @@ asyncio.run(cancel_all())
 
 @pytest.fixture
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obsolete_runs, "LOOK_EVERY", 0.1)
+    monkeypatch.setattr(long_runs, "LOOK_EVERY", 0.1)
 
 
 LOOKS_OFTEN = pytest.mark.usefixtures("_looks_often")

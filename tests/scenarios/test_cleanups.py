@@ -17,7 +17,7 @@ from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.scripts.cleanup import Cleanup
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
-from dalsegno.engine.steps import stored_bytes as storage
+from dalsegno.engine.steps import values as storage
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.handle import Handle
 from dalsegno.lang import SnapshotError

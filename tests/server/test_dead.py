@@ -14,6 +14,7 @@ import pytest
 from dalsegno import App
 from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.starting.start import Started
 from dalsegno.errors import BadConfiguration
 from dalsegno.server.executions.filters import to_cursor
 from tests.server.conftest import LiveServer
@@ -78,14 +79,14 @@ async def test_an_order_that_cannot_be_delivered_is_told_with_its_reason(
     await deploy_script(http, CHILD)
     await deploy_script(http, CALLS)
     monkeypatch.setattr("dalsegno.engine.upkeep.outbox.LOOK_AGAIN", 0.05)
-    start, broken = app.client.start_ordered, True
+    start, broken = app.client.launcher.start_ordered, True
 
-    async def lacks(order: Any) -> str:
+    async def lacks(order: Any) -> Started:
         if broken:
             raise BadConfiguration("the module 'orders' is not installed here")
         return await start(order)
 
-    monkeypatch.setattr(app.client, "start_ordered", lacks)
+    monkeypatch.setattr(app.client.launcher, "start_ordered", lacks)
     execution = (await http.post("/v1/executions", json={"workflow": "calls"})).json()["id"]
     letter = await until_dead(http)
     assert (letter["kind"], letter["execution"]) == ("outbox", execution)
@@ -105,7 +106,7 @@ async def test_a_dropped_order_is_never_carried_out(
     async def lacks(order: Any) -> str:
         raise BadConfiguration("not here")
 
-    monkeypatch.setattr(app.client, "start_ordered", lacks)
+    monkeypatch.setattr(app.client.launcher, "start_ordered", lacks)
     await http.post("/v1/executions", json={"workflow": "calls"})
     letter = await until_dead(http)
     assert (await http.post(f"/v1/dead/{letter['id']}/drop")).status_code == 200

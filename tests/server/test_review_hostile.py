@@ -7,8 +7,8 @@ import asyncio
 import httpx
 import pytest
 
+from dalsegno.lang.expressions.syntax.tree import Program
 from dalsegno.lang.flow.syntax import parser
-from dalsegno.lang.flow.syntax.statements import Program
 
 GRAPH = {"name": "greet", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "hi"}}]}
 HALF_A_CHARACTER = rb"\ud800"

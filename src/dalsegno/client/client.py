@@ -13,9 +13,8 @@ from dalsegno.client.admin.alerts import ClientAlerts
 from dalsegno.client.admin.credentials import ClientCredentials, ClientProtectedNames
 from dalsegno.client.admin.definitions import ClientDefinitions
 from dalsegno.client.admin.keys import ClientKeys
-from dalsegno.client.admin.operations import ClientDeadLetters, ClientLimits
+from dalsegno.client.admin.operations import ClientDeadLetters, ClientLimits, unfinished_versions, worker_list
 from dalsegno.client.admin.webhooks import ClientWebhooks
-from dalsegno.client.admin.workers import unfinished_versions, worker_list
 from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ClientSchedules, ServerSchedules

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from datetime import datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from dalsegno.client.client import Client
-    from dalsegno.client.transport import Transport
+from dalsegno.client.executions import ServerCalls
+from dalsegno.client.transport import Transport
+from dalsegno.handle import Runtime
 
 T = TypeVar("T")
 
@@ -20,12 +20,19 @@ LARGEST_PAGE = 500
 """Largest page of a server's list."""
 
 
+class ServerRuntime(Runtime, Protocol):
+    """The client of a group of calls."""
+
+    @property
+    def client(self) -> ServerCalls: ...
+
+
 class CallGroup:
     """A group of calls. Each call has an async twin with the prefix ``a``."""
 
     __slots__ = ("_client",)
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ServerRuntime) -> None:
         self._client = client
 
     @property

@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
 
 from dalsegno.core import commands
 from dalsegno.core.diagnosis import Explanation, Wait
-from dalsegno.core.graph.context import Context, decode_page
-from dalsegno.core.graph.summary import NodeSummary, summarise
-from dalsegno.core.graph.token_body import Body, decode_body
 from dalsegno.core.outbox_orders import StartOrder
-from dalsegno.core.scripts.summary import TaskTally
-from dalsegno.core.scripts.token_bodies import with_own_input
-from dalsegno.core.values import decode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import (
     Definitions,
-    Program,
     keep_text,
     part_hashes,
     store_parts,
     stored_part_hashes,
 )
+from dalsegno.engine.executions import StoredExecutions, no_execution
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.operations.signals import Signals
-from dalsegno.engine.operations.why import ScriptSnapshotView, Why, no_execution
+from dalsegno.engine.operations.why import ScriptSnapshotView, Why
 from dalsegno.engine.remote.declarations import RemoteDeclarations
-from dalsegno.engine.scripts.programs import ScriptProgram, definition_hash
-from dalsegno.engine.scripts.turns import InThread
+from dalsegno.engine.scripts.programs import definition_hash
 from dalsegno.engine.secrets.definition_approvals import STORE, DefinitionApprovals
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -41,24 +33,18 @@ from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting.pending import UNCHANGED, Pending
 from dalsegno.engine.starting.rerun import RerunHistory, Reruns
 from dalsegno.engine.starting.start import Launcher, StartOptions
-from dalsegno.engine.steps.stored_bytes import Storage
-from dalsegno.engine.steps.values import Loader, Results
+from dalsegno.engine.steps.values import Loader
 from dalsegno.engine.subprocesses.job_pool import INLINE_BYTES
-from dalsegno.engine.worker.worker import Worker
-from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, LimitExceeded, NotFound
+from dalsegno.errors import LimitExceeded, NotFound
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
-from dalsegno.model.definition import Definition, is_part, parse_target
-from dalsegno.model.event import Event
-from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
-from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
-from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.model.definition import Definition, is_part
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
 
 
-class Client:
+class Client(StoredExecutions):
     def __init__(
         self,
         stack: Stack,
@@ -68,35 +54,19 @@ class Client:
         loader: Loader,
         limits: EngineLimits = DEFAULT_LIMITS,
     ) -> None:
-        self.stack = stack
-        self.limits = limits
-        self.definitions = definitions
-        self.committer = committer
-        self.endings = endings
-        self.loader = loader
+        super().__init__(stack, definitions, committer, endings, loader, limits)
         self.declarations = RemoteDeclarations(stack.records, stack.clock)
         self.definition_approvals = DefinitionApprovals(stack.records, stack.archive, stack.clock)
-        self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
-        self.rerun_history = RerunHistory(stack.archive, loader)
         self.launcher = Launcher(self)
-        self.pending = Pending(self)
-        self.repetition = Reruns(self)
-        self.cancelling = Cancellation(self)
+        history = RerunHistory(stack.archive, loader)
+        self.pending = Pending(self, self.launcher, history)
+        self.repetition = Reruns(self, self.launcher, history)
+        self.cancelling = Cancellation(self, self.launcher)
         self.signalling = Signals(self)
         self.seals: SnapshotSeals | None = None
-        self.offload = definitions.offload
-        """Runs work on callers' data that would block the event loop."""
-        self.in_thread: InThread[None] | None = None
-        """Runs possible user code where turns of Python workflows run; None: in the event loop."""
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
-        self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None
-        """Return the ``concurrency`` that a task registered in this process declares."""
         self.settle_triggers: Callable[[str], Awaitable[Any]] = _settle_none
         """Applies the schedules and webhooks of a workflow's current version."""
-        self.notice_due: Callable[[float], None] = lambda due: None
-        """Receives due times that no commit of this process reports."""
-        self.worker: Worker | None = None
-        """The worker of this process, if one runs: it continues executions that are started here."""
 
     # -- definitions ------------------------------------------------------------------------------------------
 
@@ -150,6 +120,20 @@ class Client:
                 changed = True
         return self.definitions.load(document) if changed else compiled
 
+    async def deploy_script(
+        self, code: FlowProgram | PythonProgram, approved_by: str | None = STORE
+    ) -> Definition:
+        """Store a compiled script or Python workflow. The same content is the same version."""
+        definition = await self.stack.archive.put_definition(
+            code.name, definition_hash(code), code.kind, code.dump()
+        )
+        if approved_by is not None:
+            await self.definition_approvals.approve(definition, (), approved_by)
+        self.definitions.forget(definition.name)
+        if self.seals is not None and isinstance(code, PythonProgram) and self.seals.keys.is_configured:
+            await self.seals.seal_program(definition.hash, code.stored)
+        return definition
+
     async def approve_definition(self, hash: str, by: str = STORE) -> Definition:
         """Let a stored definition use the credentials that list its name."""
         definition = await self._whole_definition(hash)
@@ -196,13 +180,8 @@ class Client:
         key.
         """
         options = options or StartOptions()
-        started = await self.launcher.start(await self.named_program(workflow, options), payload, options)
-        return started.execution
-
-    async def named_program(self, workflow: str, options: StartOptions) -> Program | ScriptProgram:
-        """Return the program of a workflow name, which may include a version."""
-        name, version = parse_target(workflow)
-        return await self.definitions.by_name(name, options.version if version is None else version)
+        program = await self.definitions.named(workflow, options.version)
+        return (await self.launcher.start(program, payload, options)).execution
 
     async def submit(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str:
         """Start in two steps: return the id of an execution that is PENDING until ``trigger`` begins it."""
@@ -221,13 +200,6 @@ class Client:
     async def start_ordered(self, order: StartOrder) -> str:
         """Start what another execution has ordered. Idempotent: the id is derived from the order."""
         return (await self.launcher.start_ordered(order)).execution
-
-    async def ordered_program(self, order: StartOrder) -> Program | ScriptProgram:
-        """Return the program of an order. Raises NotFound if it is not deployed."""
-        if order.definition is not None:
-            return await self.definitions.any_by_hash(order.definition)
-        name, version = parse_target(order.workflow)
-        return await self.definitions.by_name(name, order.version if order.version is not None else version)
 
     async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None:
         """Send a signal. Signals are buffered first in, first out per name; sending the same ``id`` again has no
@@ -250,28 +222,10 @@ class Client:
         return await self.cancelling.has_letter(execution)
 
     async def pause(self, execution: str) -> None:
-        await self._command(commands.pause(execution, self.stack.ledger.now()), "pause")
+        await self.command(commands.pause(execution, self.stack.ledger.now()), "pause")
 
     async def resume(self, execution: str) -> None:
-        await self._command(commands.resume(execution, self.stack.ledger.now()), "resume")
-
-    async def _command(self, transition: Transition, verb: str) -> None:
-        outcome = await self.committer.commit(transition, wait_for_store=False)
-        if not isinstance(outcome, Applied | AlreadyApplied):
-            raise await self.refusal(outcome, transition.execution, verb)
-
-    async def refusal(self, outcome: Outcome, execution: str, verb: str) -> DalSegnoError:
-        """Return the error for a command that the ledger did not apply."""
-        if isinstance(outcome, Stale) and outcome.reason == "finished":
-            view = await self.outline(execution)
-            return Conflict(f"cannot {verb} execution {execution}: it has ended ({view.state})")
-        if isinstance(outcome, Stale) and outcome.reason == "pending":
-            return Conflict(
-                f"cannot {verb} execution {execution}: it has not begun (PENDING); trigger or cancel it"
-            )
-        if isinstance(outcome, Refused):
-            return InvalidInput(f"cannot {verb} execution {execution}: {outcome.message}")
-        return no_execution(execution)
+        await self.command(commands.resume(execution, self.stack.ledger.now()), "resume")
 
     async def rerun(
         self,
@@ -286,40 +240,6 @@ class Client:
         return (await self.repetition.rerun(execution, nodes, context, key)).execution
 
     # -- queries ----------------------------------------------------------------------------------------------
-
-    async def status(self, execution: str) -> ExecutionView:
-        view = await self.stack.archive.execution(execution)
-        if view is None:
-            raise no_execution(execution)
-        return with_own_input(view)
-
-    async def outline(self, execution: str) -> ExecutionView:
-        """Return the execution without input, output and context, which may be large."""
-        view = await self.stack.archive.outline(execution)
-        if view is None:
-            raise no_execution(execution)
-        return view
-
-    async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
-        return await self.endings.wait(execution, timeout)
-
-    async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
-        return await self.endings.ending(execution, timeout)
-
-    async def executions(
-        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
-    ) -> list[ExecutionView]:
-        """Return outlines of executions, newest first."""
-        return await self.stack.archive.executions(where, before, limit)
-
-    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
-        return await self.stack.archive.events(execution, after, limit)
-
-    async def all_events(self, execution: str) -> list[Event]:
-        found: list[Event] = []
-        while page := await self.events(execution, len(found)):
-            found += page
-        return found
 
     async def why(self, execution: str) -> list[Wait]:
         """Return the waits of an execution and, for a child it waits for, those of the child."""
@@ -336,19 +256,7 @@ class Client:
         """Return the position of a script, its awaits and its variables; None if it has no machine."""
         return await self.explanations.picture(execution, variables=variables)
 
-    async def deploy_script(
-        self, code: FlowProgram | PythonProgram, approved_by: str | None = STORE
-    ) -> Definition:
-        """Store a compiled script or Python workflow. The same content is the same version."""
-        definition = await self.stack.archive.put_definition(
-            code.name, definition_hash(code), code.kind, code.dump()
-        )
-        if approved_by is not None:
-            await self.definition_approvals.approve(definition, (), approved_by)
-        self.definitions.forget(definition.name)
-        if self.seals is not None and isinstance(code, PythonProgram) and self.seals.keys.is_configured:
-            await self.seals.seal_program(definition.hash, code.stored)
-        return definition
+    # -- approvals --------------------------------------------------------------------------------------------
 
     async def approvals(
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
@@ -374,68 +282,6 @@ class Client:
     ) -> None:
         """Answer an open approval with ``approved`` or ``rejected``; see `Approvals.decide`."""
         await Approvals(self).decide(execution, node, decision, data, by, index, comment)
-
-    async def nodes(self, execution: str) -> dict[str, NodeSummary]:
-        """Return state and runs of every node, over all visits and items; for a script, of every task by its name."""
-        view = await self.outline(execution)
-        if view.kind != "graph":
-            return await self._tasks_of(view)
-        program = await self.definitions.by_hash(view.definition)
-        inspection = await self.stack.ledger.inspect(execution)
-        tokens = inspection.tokens if inspection is not None else ()
-        return summarise(program.plan, view, await self.all_events(execution), tokens)
-
-    async def _tasks_of(self, view: ExecutionView) -> dict[str, NodeSummary]:
-        inspection = await self.stack.ledger.inspect(view.id)
-        tally = TaskTally()
-        tally.add(await self.all_events(view.id))
-        return tally.summaries(view, inspection.tokens if inspection is not None else ())
-
-    async def context(self, execution: str) -> dict[str, Any]:
-        """Return the final context of an ended execution, or the values its branches have left so far, as plain
-        values.
-        """
-        return {name: decode_value(raw) for name, raw in (await self.stored_context(execution)).items()}
-
-    async def stored_context(self, execution: str) -> dict[str, msgspec.Raw]:
-        """Return the context as stored JSON."""
-        found = await self.context_readers(execution)
-        return {name: msgspec.Raw(await read()) for name, read in found.items()}
-
-    async def context_readers(
-        self, execution: str
-    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
-        """Return a reader for each value of the context: all values together may be large."""
-        state, context = await self._kept_context(execution)
-        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
-        if state != "COMPLETED":
-            for left in await self.stack.ledger.left(execution, ""):
-                found.update(await self._readers(execution, decode_body(left.data).context))
-        if context is not None:
-            found.update(await self._readers(execution, decode_body(context).context))
-        if "$trigger" not in found:
-            found = {"$trigger": partial(self._input, execution), **found}
-        return found
-
-    async def _kept_context(self, execution: str) -> tuple[ExecutionState, bytes | None]:
-        view = await self.status(execution)
-        return view.state, view.context if view.kind == "graph" else None
-
-    async def _input(self, execution: str) -> bytes:
-        return (await self.status(execution)).input
-
-    async def _readers(
-        self, execution: str, context: Context
-    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
-        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
-        for page in context.pages:
-            stored = await self.stack.ledger.outputs(execution, [page])
-            if page in stored:
-                found.update(await self._readers(execution, decode_page(stored[page])))
-        body = Body(context=context)
-        for key, entry in context.entries.items():
-            found[key] = partial(self.loader.raw, execution, body, entry)
-        return found
 
 
 async def _settle_none(workflow: str) -> None:

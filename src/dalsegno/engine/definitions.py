@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.outbox_orders import StartOrder
 from dalsegno.engine.process import in_background
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
@@ -37,6 +38,7 @@ from dalsegno.model.definition import (
     Version,
     is_part,
     no_such_version,
+    parse_target,
     part_hash,
     part_name,
 )
@@ -332,6 +334,18 @@ class Definitions:
         if program is None:
             program = await self._loaded(await self._stored(hash), self.add)
         return program
+
+    async def named(self, workflow: str, version: Version = None) -> Program | ScriptProgram:
+        """Return the program of a workflow name, which may include a version."""
+        name, named = parse_target(workflow)
+        return await self.by_name(name, version if named is None else named)
+
+    async def ordered(self, order: StartOrder) -> Program | ScriptProgram:
+        """Return the program of an order. Raises NotFound if it is not deployed."""
+        if order.definition is not None:
+            return await self.any_by_hash(order.definition)
+        name, version = parse_target(order.workflow)
+        return await self.by_name(name, order.version if order.version is not None else version)
 
     async def by_name(self, name: str, version: Version = None) -> Program | ScriptProgram:
         """Return the program of a workflow. The current version is read at most every ``CURRENT_FOR`` seconds, once

@@ -28,10 +28,9 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
-from dalsegno.engine.steps.stored_bytes import Storage
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.transactions import StepTransactions
-from dalsegno.engine.steps.values import Loader
+from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
 from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
 from dalsegno.engine.upkeep.outbox import Outbox
@@ -170,12 +169,12 @@ class Engine:
         )
         self.client.seals = self.seals
         self.client.task_limit = self._task_limit
-        self.client.notice_due = self.timers.notice
+        self.client.launcher.notice_due = self.timers.notice
         if self._tasks is not None:
             self.client.in_thread = self._tasks.call
             self._tasks.look_elsewhere = self.scripts.elsewhere.look_for_task
             self._tasks.workflow_share = self.settings.workflow_share
-        self.outbox = Outbox(self.client)
+        self.outbox = Outbox(self.client, self.client.launcher, self.client.cancelling)
         self.troubles = StuckReasons(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
         self.outage = Outage()
@@ -220,7 +219,7 @@ class Engine:
             self._start_role("outbox", self.outbox.run)
         if worker:
             self._start_worker(serves_others=focus is None)
-        follow_openings(self, scheduler=scheduler)
+        follow_openings(self.stack, self.timers.notice if scheduler else None)
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
         if scheduler and self.stack.watch is not None:
@@ -238,8 +237,8 @@ class Engine:
     async def _declare_remote_tasks(self) -> None:
         """Declare remote tasks for the other processes of the store and for error reports about missing tasks."""
         if self._tasks is not None and (names := self._tasks.names()):
-            remote = self._tasks.remote()
-            own = set(names) - {task.name for task in remote}
+            remote = self._tasks.declarations()
+            own = set(names) - {each.task for each in remote}
             await self.declarations.declare(remote, own)
 
     def when_lost(self, listener: Callable[[StoreLost], None]) -> None:
@@ -336,7 +335,7 @@ class Engine:
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
         self.worker.releaser.trouble = self.troubles.note
-        self.client.worker = self.worker
+        self.client.launcher.worker = self.worker
         # The worker claims nothing before its name is stored, which shows that the store is back.
         self._start_role("worker", self.worker.run, self.worker.names.may_lease)
         self._start_role("names", retired.run)

@@ -1,4 +1,4 @@
-"""Process-wide matters: background tasks, the event loop, memory, exit and warm-up.
+"""Process-wide matters: background tasks, the event loop, memory and warm-up.
 
 - Background tasks serve many callers and belong to none of them.
 - Processes of our own run on uvloop if it is installed. An application that runs the engine in its own loop keeps
@@ -7,7 +7,6 @@
   ``run``, ``bench``); a library must not change this for its host. Objects loaded at start are excluded from garbage
   collection, the young generation is large enough for a batch of steps, and large values are returned to the system
   as soon as they are freed.
-- A program that ends without closing its application still notifies other processes of what it started.
 - Lazily built objects are built before the process accepts requests or work, so that the first request does not delay
   others.
 """
@@ -15,28 +14,20 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
-import concurrent.futures
 import contextlib
 import contextvars
 import ctypes
 import gc
 import importlib
-import os
 import sys
-import threading
-import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Coroutine, Iterable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.catalog import Catalog
 from dalsegno.graph.json_schema.input_schema import found_within
 from dalsegno.lang import compile as compile_script
-
-if TYPE_CHECKING:
-    from dalsegno.engine.engine import Engine
 
 
 def in_background(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -114,41 +105,6 @@ def give_back_large_values() -> None:
         mallopt(MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(ARENA_MAX, ARENAS)
-
-
-SECONDS = 3.0
-"""Longest delay of the end of a program."""
-
-
-def part_at_exit(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-    """Notify other processes at exit of what was started here: the thread of the engine's loop ends with the
-    program.
-    """
-    known, process = weakref.ref(engine), os.getpid()
-
-    def part() -> None:
-        left = known()
-        if left is not None and process == os.getpid():  # a fork has the object but not its thread
-            _part(left, loop)
-
-    _at_exit(part)
-
-
-def _part(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-    """Close the broker. No effect if a worker was not closed: it counts as dead, and others take over when its leases
-    end.
-    """
-    if loop.is_closed() or engine.worker is not None:
-        return
-    closing = asyncio.run_coroutine_threadsafe(engine.stack.broker.close(), loop)
-    concurrent.futures.wait([closing], SECONDS)
-
-
-def _at_exit(call: Callable[[], None]) -> None:
-    """Register a call that runs before the threads end that resolve host names: at `atexit` they are gone."""
-    register = getattr(threading, "_register_atexit", atexit.register)
-    with contextlib.suppress(RuntimeError):  # the program is ending already
-        register(call)
 
 
 HTTP_NODE = "dalsegno.nodes.http.exchange"

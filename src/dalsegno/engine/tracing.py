@@ -29,8 +29,6 @@ from dalsegno.ports.archive import Archive
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Span, SpanContext
 
-    from dalsegno.engine.remote.sessions import Held
-
 TRACEPARENT = "traceparent"
 """Tag with the trace context that a start carried."""
 NAME = "dalsegno"
@@ -136,12 +134,12 @@ class Tracing:
     def committed(self, transitions: int, seconds: float) -> None:
         """Do nothing: a commit concerns many executions at once and is reported by metrics."""
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         """Create the span of a remote task, from its hand-out to its answer."""
         lease = held.lease
-        about = {**_about(lease), "dalsegno.worker": held.owner, "dalsegno.task": held.question.task}
+        about = {**_about(lease), "dalsegno.worker": held.owner, "dalsegno.task": held.task}
         wanted = (trace_id(lease.execution), run_span_id(lease))
-        span = self._made(f"remote task {held.question.task}", wanted, lease.execution, held.since, about)
+        span = self._made(f"remote task {held.task}", wanted, lease.execution, held.since, about)
         if failure is not None:
             self._mark_failed(span, failure.message)
         span.end(_nanoseconds(now))
@@ -254,6 +252,17 @@ def _nanoseconds(moment: float) -> int:
     return int(moment * 1e9)
 
 
+class RemoteRun(Protocol):
+    """A task that a remote worker has run, as observers see it."""
+
+    lease: Lease
+    owner: str
+    since: float
+
+    @property
+    def task(self) -> str: ...
+
+
 class Observer(Protocol):
     """A receiver of an engine's events, for metrics and traces. Its methods run on the engine's loop in the middle of
     its work, so they must return quickly.
@@ -271,7 +280,7 @@ class Observer(Protocol):
     def applied(self, transition: Transition, applied: Applied) -> None:
         """Note that a transition of this process was applied."""
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         """Note that the answer of a remote worker was committed."""
 
 
@@ -298,6 +307,6 @@ class CombinedObserver:
         self.first.applied(transition, applied)
         self.second.applied(transition, applied)
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         self.first.remote(held, failure, now)
         self.second.remote(held, failure, now)

@@ -25,16 +25,14 @@ from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.server.alerts import alerting
 from dalsegno.server.http import openapi as reference
 from dalsegno.server.http import problems
-from dalsegno.server.http.access_log import redact_access_log
 from dalsegno.server.http.deadlines import Deadlines, will_make
 from dalsegno.server.http.guard import Guard
-from dalsegno.server.http.paths import EncodedSlashes
+from dalsegno.server.http.paths import EncodedSlashes, redact_access_log
 from dalsegno.server.http.responses import HeadAsGet
 from dalsegno.server.http.route import PREFIX
 from dalsegno.server.http.routing import Table, TableRoutes
 from dalsegno.server.operations import metrics, store_probe
 from dalsegno.server.operations.metrics import Counted
-from dalsegno.server.operations.remote_workers import stop_remote
 from dalsegno.server.routes.admin import (
     alerts_router,
     audit_router,
@@ -131,7 +129,7 @@ async def operated(services: ServerServices) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await stop_remote(services)
+        await services.stop_remote()
 
 
 DESCRIPTION = """\

@@ -12,6 +12,7 @@ from dalsegno.app import App
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.remote.orchestrator import Orchestrator
+from dalsegno.engine.remote.sessions import RemoteSettings
 from dalsegno.engine.subprocesses.job_pool import Lane, OffloadLimits
 from dalsegno.server.auth.audit import Audit
 from dalsegno.server.auth.authentication import Authenticator
@@ -49,7 +50,7 @@ class ServerServices:
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     reception: DeliveryLimits = field(default_factory=DeliveryLimits)
     orchestrator: Orchestrator | None = None
-    """The orchestrator of remote workers; see `server.operations.remote_workers`."""
+    """The orchestrator of remote workers; see `remote_workers`."""
 
     broadcast: Broadcast | None = None
     changes: Changes | None = None
@@ -70,6 +71,20 @@ class ServerServices:
     @property
     def engine(self) -> Engine:
         return self.app.engine
+
+    def remote_workers(self) -> Orchestrator:
+        """Return the orchestrator; it is created on the first call of a remote worker."""
+        if self.orchestrator is None:
+            lease = self.settings.task_lease
+            self.orchestrator = Orchestrator(
+                self.engine, RemoteSettings(lease, min(lease, self.settings.task_confirm))
+            )
+        return self.orchestrator
+
+    async def stop_remote(self) -> None:
+        if self.orchestrator is not None:
+            await self.orchestrator.stop()
+            self.orchestrator = None
 
 
 async def office_of(request: Request) -> ServerServices:

@@ -31,8 +31,8 @@ from dalsegno.errors import (
 from dalsegno.job_process import value_of
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.auth.access import NOBODY
-from dalsegno.server.http.json_request import INLINE_BYTES
 from dalsegno.server.http.replies import whole
+from dalsegno.server.http.route import INLINE_BYTES
 from dalsegno.server.services import ServerServices
 
 logger = logging.getLogger("dalsegno.server")
@@ -76,7 +76,7 @@ async def take(services: ServerServices, webhook: Webhook, delivery: Delivery) -
     key = _key(webhook, delivery, body, proof)
     tags = {**webhook.tags, "webhook": webhook.id}
     options = StartOptions(None, key, tags)
-    program = await services.client.named_program(webhook.workflow, options)
+    program = await services.client.definitions.named(webhook.workflow, options.version)
     started = await services.client.launcher.start(program, _payload(webhook, delivery, body), options)
     return Taken(started.execution, is_repeat=not started.is_new)
 

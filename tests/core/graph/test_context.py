@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.core.graph.context import (
+from dalsegno.core.graph.token_body import (
     INLINE_LIMIT,
     VALUE,
     Context,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import FlowSyntaxError, validate
+from dalsegno.lang.expressions.syntax.tree import Program
 from dalsegno.lang.flow.syntax.parser import parse_program
-from dalsegno.lang.flow.syntax.statements import Program
 from tests.lang.printing import statement, target
 
 FORMS = [

@@ -15,7 +15,6 @@ from dalsegno.engine.remote import sessions
 from dalsegno.errors import InvalidInput
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
-from dalsegno.server.operations.remote_workers import orchestrator_of
 from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_executions import ended
@@ -144,7 +143,7 @@ async def test_a_task_from_before_the_first_key_stays_with_its_worker(
 ) -> None:
     """As after an update: leases of then name no key."""
     resizer = await worker_key(app, "resizer", "images")
-    (held,) = await orchestrator_of(application.state.services).claim("w1", ["images"], 1, 5)
+    (held,) = await application.state.services.remote_workers().claim("w1", ["images"], 1, 5)
     task = {"id": held.id, "fence": held.lease.fence}
     named = {"worker": "w1", "tasks": [task]}
     assert (await http.post("/v1/tasks/heartbeat", json=named, headers=resizer)).json()["lost"] == []

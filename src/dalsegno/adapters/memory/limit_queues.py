@@ -6,23 +6,27 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dalsegno.adapters.limit_lines import COUNTED
-from dalsegno.core.settlement import TokenRow, claimable
+from dalsegno.core.settlement import TokenRow, Workspace, claimable
 from dalsegno.core.settlement.claim_order import Place, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.core.settlement.limits import NthStart, bound_of, limit_view, room
 from dalsegno.model.execution import ENDED
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView, Rate
 
-if TYPE_CHECKING:
-    from dalsegno.adapters.memory.store import MemoryStore
-
 Entry = tuple[int, float, int, str, str]
 """A place, the execution and the token: valid only while the token is ready. A heap compares
 entries at every claim, so they are plain tuples that are read by position.
 """
+
+
+class QueueRows(Workspace, Protocol):
+    """The rows of a store, with its heaps of ready tokens and its limits."""
+
+    ready: dict[str, list[Entry]]
+    limits: MemoryLimitRows
 
 
 class MemoryLine:
@@ -37,7 +41,7 @@ class MemoryLine:
         self.opens_at: float | None = None
         """When its rate allows the next start, as of the last claim."""
 
-    def head(self, rows: MemoryStore, *, suspects: bool = True) -> TokenRow | None:
+    def head(self, rows: QueueRows, *, suspects: bool = True) -> TokenRow | None:
         heaps = (self.innocent, self.suspect) if suspects else (self.innocent,)
         heads = [(heap[0], heap) for heap in heaps if _first(heap, rows) is not None]
         return _first(min(heads, key=lambda head: head[0])[1], rows) if heads else None
@@ -49,19 +53,19 @@ class MemoryLine:
     def pop(self, token: TokenRow) -> None:
         heappop(self.suspect if token.losses >= SUSPECT_LOSSES else self.innocent)
 
-    def tokens(self, rows: MemoryStore) -> Iterator[TokenRow]:
+    def tokens(self, rows: QueueRows) -> Iterator[TokenRow]:
         for entry in (*self.innocent, *self.suspect):
             token = _token(entry, rows)
             if token is not None:
                 yield token
 
 
-def _token(entry: Entry, rows: MemoryStore) -> TokenRow | None:
+def _token(entry: Entry, rows: QueueRows) -> TokenRow | None:
     token = rows.token(entry[3], entry[4])
     return token if token is not None and token.state == "ready" and token.ready_at == entry[1] else None
 
 
-def _first(heap: list[Entry], rows: MemoryStore) -> TokenRow | None:
+def _first(heap: list[Entry], rows: QueueRows) -> TokenRow | None:
     """Return the token at the head, after removing those that are no longer ready or may not run."""
     while heap:
         token = _token(heap[0], rows)
@@ -106,7 +110,7 @@ class MemoryLimitRows:
 
     # -- slots ------------------------------------------------------------------------------------------------
 
-    def in_use(self, key: str, rows: MemoryStore) -> int:
+    def in_use(self, key: str, rows: QueueRows) -> int:
         tokens = [
             row for row in self.slots.get(key, ()) if row.state == "leased" and _runs(row.execution, rows)
         ]
@@ -145,19 +149,19 @@ class MemoryLimitRows:
 
     # -- looking ----------------------------------------------------------------------------------------------
 
-    def view(self, key: str, own: str | None, rows: MemoryStore, now: float) -> LimitView:
+    def view(self, key: str, own: str | None, rows: QueueRows, now: float) -> LimitView:
         rule = self.rules.get(key, UNBOUNDED)
         waiting = sum(1 for line in self.lines.values() if line.key == key for _ in line.tokens(rows))
         in_use = self.in_use(key, rows)
         return limit_view(key, own, rule, in_use, min(waiting, COUNTED), self.nth_start(key), now)
 
-    def keys(self, rows: MemoryStore) -> list[str]:
+    def keys(self, rows: QueueRows) -> list[str]:
         lined_up = {line.key for line in self.lines.values() if line.head(rows) is not None}
         used = {key for key in {*self.slots, *self.holders} if self.in_use(key, rows)}
         return sorted({*self.rules, *lined_up, *used})
 
 
-def _runs(execution: str, rows: MemoryStore) -> bool:
+def _runs(execution: str, rows: QueueRows) -> bool:
     row = rows.execution(execution)
     return row is not None and row.state not in ENDED
 
@@ -172,7 +176,7 @@ def _keep(index: dict[str, list[TokenRow]] | dict[str, set[str]], key: str, foun
 class LimitQueueCursor:
     """A line as one claim sees it: see ``core.settlement.claim_order.Line``."""
 
-    def __init__(self, line: MemoryLine, rows: MemoryStore, now: float, suspicion: Suspicion) -> None:
+    def __init__(self, line: MemoryLine, rows: QueueRows, now: float, suspicion: Suspicion) -> None:
         self.line = line
         self.rows = rows
         self.now = now
@@ -215,20 +219,20 @@ class LimitQueueCursor:
         return self._limits.nth_start(self.line.key)
 
 
-def may_claim(rows: MemoryStore, now: float) -> bool:
+def may_claim(rows: QueueRows, now: float) -> bool:
     """Return True if a claim for all queues would find something that limits leave room for."""
     return any(_first(heap, rows) is not None for heap in rows.ready.values()) or any(
         line.place() is not None for line in _seen_now(rows, now)
     )
 
 
-def next_opening(rows: MemoryStore, now: float) -> float | None:
+def next_opening(rows: QueueRows, now: float) -> float | None:
     """Return when the first of the lines that only a rate stops continues."""
     stopped = [line.line for line in _seen_now(rows, now) if line.place() is None]
     return min((line.opens_at for line in stopped if line.opens_at is not None), default=None)
 
 
-def _seen_now(rows: MemoryStore, now: float) -> list[LimitQueueCursor]:
+def _seen_now(rows: QueueRows, now: float) -> list[LimitQueueCursor]:
     lines = rows.limits.lines.values()
     return [LimitQueueCursor(line, rows, now, Suspicion(allowed=True)) for line in lines]
 
@@ -236,7 +240,7 @@ def _seen_now(rows: MemoryStore, now: float) -> list[LimitQueueCursor]:
 class PlainTokens:
     """Ready tokens without a key, taken from the heads of their queues; those not chosen are put back."""
 
-    def __init__(self, rows: MemoryStore, queues: Sequence[str], suspicion: Suspicion) -> None:
+    def __init__(self, rows: QueueRows, queues: Sequence[str], suspicion: Suspicion) -> None:
         self._rows = rows
         self._queues = queues
         self._suspicion = suspicion

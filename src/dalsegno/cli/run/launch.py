@@ -129,7 +129,7 @@ def launch(
         if document.is_script:
             refuse_script(session.app, document, app)
         deployed = await deploy_document(session.app, document, run_here=True, given=app)
-        program = await client.named_program(deployed.name, options)
+        program = await client.definitions.named(deployed.name, options.version)
         return _created(session.app, await client.launcher.start(program, payload, options))
 
     return session.run(start)
@@ -162,7 +162,8 @@ async def _start_python(client: Client, found: PythonTarget, payload: Any, optio
     definition = await found.app.workflows.ensure(client, name)
     raw = Raw(encode_value(payload, "the input"))
     options = replace(options, version=definition.version)
-    return await client.launcher.start(await client.named_program(name, options), raw, options)
+    program = await client.definitions.named(name, options.version)
+    return await client.launcher.start(program, raw, options)
 
 
 def run_again(

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, Unpack
 
 from dalsegno.admin.alerts import Alert, AlertRecords, SavedAlert, send, test_message
-from dalsegno.admin.credentials import ApprovedDefinition, DefinitionList, SavedCredential
 from dalsegno.admin.keys import Key, KeyRecords, NewKey, Scope, read_quotas
 from dalsegno.admin.webhooks import SavedWebhook, Webhook, WebhookOptions, WebhookRecords, missing_workflow
 from dalsegno.app import App
@@ -24,7 +23,13 @@ from dalsegno.cli.target.target import Target, opened, where_to
 from dalsegno.cli.views.credentials import say_made
 from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
-from dalsegno.engine.secrets.definition_approvals import STORE, ProtectedName
+from dalsegno.engine.secrets.credentials import SavedCredential
+from dalsegno.engine.secrets.definition_approvals import (
+    STORE,
+    ApprovedDefinition,
+    DefinitionList,
+    ProtectedName,
+)
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import Definition, Version, parse_target
 from dalsegno.model.limits import LimitView

@@ -21,7 +21,7 @@ from dalsegno.engine.secrets.keys import FILE_VARIABLE, KEY_VARIABLE
 from dalsegno.ports.secrets import EVERYTHING
 
 if TYPE_CHECKING:
-    from dalsegno.admin.credentials import DefinitionList
+    from dalsegno.engine.secrets.definition_approvals import DefinitionList
 
 
 def workflows_for(given: Sequence[str] | None) -> Sequence[str]:

@@ -10,11 +10,17 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from dalsegno.admin.credentials import ApprovedDefinition, DefinitionList, SavedCredential
 from dalsegno.client.group import CallGroup, read_all, read_as
 from dalsegno.client.schemas import maybe_seconds
 from dalsegno.engine.secrets import CredentialInfo, Rotation
-from dalsegno.engine.secrets.definition_approvals import DefinitionApproval, ListedDefinition, ProtectedName
+from dalsegno.engine.secrets.credentials import SavedCredential
+from dalsegno.engine.secrets.definition_approvals import (
+    ApprovedDefinition,
+    DefinitionApproval,
+    DefinitionList,
+    ListedDefinition,
+    ProtectedName,
+)
 from dalsegno.errors import NotFound
 
 Credentials: TypeAlias = list[CredentialInfo]

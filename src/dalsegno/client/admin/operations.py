@@ -1,4 +1,4 @@
-"""``client.limits`` and ``client.dead_letters``: calls for operators of a server."""
+"""``client.limits`` and ``client.dead_letters``, and the workers of a server: calls for operators."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from dalsegno.client.group import LARGEST_PAGE, CallGroup, read_all
+from dalsegno.client.group import LARGEST_PAGE, CallGroup, read_all, read_as
+from dalsegno.client.transport import Transport
 from dalsegno.engine.operations.dead_letters import MOST_PAGES, DeadLetter
+from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
+from dalsegno.engine.worker.directory import WorkerSeen
 from dalsegno.handle import Handle
+from dalsegno.model.execution import ExecutionKind
 from dalsegno.model.limits import Allowance, LimitView, parse_rate
 
 Limits: TypeAlias = list[LimitView]
@@ -122,3 +126,37 @@ def _limit(reply: Mapping[str, Any]) -> LimitView:
 
 def _limit_path(key: str) -> str:
     return f"limits/{quote(key, safe='')}"
+
+
+# -- workers, and the versions that they need to run --------------------------------------------------------------
+
+
+class _Workers(Struct):
+    workers: list[dict[str, Any]]
+
+
+class _Task(Struct):
+    name: str
+    queue: str | None = None
+
+
+class _Unfinished(Struct):
+    workflow: str
+    version: int
+    kind: ExecutionKind
+    hash: str
+    executions: int
+    tasks: list[_Task]
+
+    def version_in_flight(self) -> UnfinishedVersion:
+        tasks = {(task.name, task.queue) for task in self.tasks}
+        return UnfinishedVersion(self.hash, self.workflow, self.version, self.kind, self.executions, tasks)
+
+
+async def worker_list(transport: Transport) -> list[WorkerSeen]:
+    return [read_as(WorkerSeen, each) for each in (await transport.get("workers", _Workers)).workers]
+
+
+async def unfinished_versions(transport: Transport) -> list[UnfinishedVersion]:
+    found = await transport.get("programs", list[_Unfinished])
+    return [each.version_in_flight() for each in found]

@@ -7,19 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from dalsegno.core.graph.context import (
-    BLOB,
-    INLINE_LIMIT,
-    VALUE,
-    Context,
-    Entry,
-    extend,
-    key_of,
-    own_output,
-    place,
-    reference_name,
-    value,
-)
 from dalsegno.core.graph.edges import close_losers, close_unit, deliver, unit_of
 from dalsegno.core.graph.ending import (
     branch_ends,
@@ -30,7 +17,20 @@ from dalsegno.core.graph.ending import (
     item_arrives,
 )
 from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, run_event
-from dalsegno.core.graph.token_body import Body
+from dalsegno.core.graph.token_body import (
+    BLOB,
+    INLINE_LIMIT,
+    VALUE,
+    Body,
+    Context,
+    Entry,
+    extend,
+    key_of,
+    own_output,
+    place,
+    reference_name,
+    value,
+)
 from dalsegno.graph.plan import Edge, Node
 from dalsegno.model.effect import CancelTokens, Effect, EndIfLast, FinishExecution, SpawnToken
 from dalsegno.model.event import EventKind, NewEvent

@@ -7,9 +7,17 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.core.graph.context import KEY, VALUE, Context, Entry, reference_name
 from dalsegno.core.graph.step_input import StepInput, encode_record, system_token
-from dalsegno.core.graph.token_body import Body, ItemResult, encode
+from dalsegno.core.graph.token_body import (
+    KEY,
+    VALUE,
+    Body,
+    Context,
+    Entry,
+    ItemResult,
+    encode,
+    reference_name,
+)
 from dalsegno.core.outbox_orders import order_cancel_abandoned, order_cancel_children
 from dalsegno.graph.plan import Edge, Plan
 from dalsegno.lang import Meter

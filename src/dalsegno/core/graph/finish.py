@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Context, Entry, merge_contexts
 from dalsegno.core.graph.ending import cancel_children, completed, failed, item_event, item_result
 from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import Body, ItemResult, decode_body, encode
+from dalsegno.core.graph.token_body import (
+    Body,
+    Context,
+    Entry,
+    ItemResult,
+    decode_body,
+    encode,
+    merge_contexts,
+)
 from dalsegno.model.barrier import LeftView
 from dalsegno.model.effect import Effect, EndScope, StoreOutput
 from dalsegno.model.failure import Failure

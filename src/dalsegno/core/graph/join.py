@@ -11,11 +11,19 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.context import Entry, extend, key_of, merge_contexts, value
 from dalsegno.core.graph.edges import VISITED, close_at, close_edges, close_unit, exits_of
 from dalsegno.core.graph.ending import branch_ends, finisher
 from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import Body, ItemResult, decode_body
+from dalsegno.core.graph.token_body import (
+    Body,
+    Entry,
+    ItemResult,
+    decode_body,
+    extend,
+    key_of,
+    merge_contexts,
+    value,
+)
 from dalsegno.graph.plan import Node
 from dalsegno.model.barrier import SlotView
 from dalsegno.model.effect import Effect, EndIfLast, StoreOutput

@@ -8,21 +8,22 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.graph.complete import passes_payload
-from dalsegno.core.graph.context import (
+from dalsegno.core.graph.edges import barrier_of, gate_of
+from dalsegno.core.graph.start import deadline_token, entry_token, origin
+from dalsegno.core.graph.step_input import StepInput
+from dalsegno.core.graph.token_body import (
     EMPTY,
     KEY,
+    Body,
     Context,
     Entry,
+    encode,
     extend,
     key_of,
     place,
     reference,
     reference_name,
 )
-from dalsegno.core.graph.edges import barrier_of, gate_of
-from dalsegno.core.graph.start import deadline_token, entry_token, origin
-from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.graph.token_body import Body, encode
 from dalsegno.core.history import RunFacts, took
 from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.model.effect import AdjustGate, CreateExecution, Effect, LeaveContext, ResolveSlot, SpawnToken

@@ -12,11 +12,21 @@ from collections.abc import Sequence
 import msgspec
 
 from dalsegno.core.graph.complete import Run, Step, transition_of
-from dalsegno.core.graph.context import ITEM_ENTRY, Context, as_page, place, value
 from dalsegno.core.graph.edges import deliver
 from dalsegno.core.graph.ending import item_arrives, item_event
 from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, encode_record, run_event
-from dalsegno.core.graph.token_body import Body, Fan, ItemResult, Loop, encode
+from dalsegno.core.graph.token_body import (
+    ITEM_ENTRY,
+    Body,
+    Context,
+    Fan,
+    ItemResult,
+    Loop,
+    as_page,
+    encode,
+    place,
+    value,
+)
 from dalsegno.graph.plan import Node
 from dalsegno.model.barrier import BarrierSpec, Milestone
 from dalsegno.model.effect import Effect, EndScope, OpenBarrier, OpenScope, SetMilestone, SpawnToken

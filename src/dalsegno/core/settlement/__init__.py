@@ -4,7 +4,6 @@ A store fetches rows into a workspace, calls :func:`settle` per transition and w
 """
 
 from dalsegno.core.settlement.claims import claimable, release_row, resume_execution, wake_row
-from dalsegno.core.settlement.row_views import barrier_view, lease_of, machine_view, ready_token, token_view
 from dalsegno.core.settlement.rows import (
     BarrierRow,
     ExecutionRow,
@@ -13,7 +12,12 @@ from dalsegno.core.settlement.rows import (
     ScopeRow,
     SignalRow,
     TokenRow,
+    barrier_view,
     is_marked,
+    lease_of,
+    machine_view,
+    ready_token,
+    token_view,
 )
 from dalsegno.core.settlement.settle import settle
 from dalsegno.core.settlement.workspace import Kept, Workspace, cancelled_event

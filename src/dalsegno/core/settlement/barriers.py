@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.rows import BarrierRow, ScopeRow, TokenRow, token_row
 from dalsegno.model.barrier import BarrierSpec, BarrierState, Milestone
 from dalsegno.model.effect import ResolveSlot
 from dalsegno.model.event import NewEvent
 from dalsegno.model.token import NewToken, WakeReason
-
-if TYPE_CHECKING:
-    from dalsegno.core.settlement.effects import Application
 
 
 def create_barrier(work: Application, spec: BarrierSpec) -> BarrierRow:

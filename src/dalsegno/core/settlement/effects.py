@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from msgspec.structs import replace
-
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_barrier, end_slot, set_milestone
-from dalsegno.core.settlement.claims import resume_execution
 from dalsegno.core.settlement.finish import finish
-from dalsegno.core.settlement.limits import give_up_slot
 from dalsegno.core.settlement.machines import (
     judge,
     request_cancel,
@@ -19,16 +16,13 @@ from dalsegno.core.settlement.machines import (
     wake_machine,
 )
 from dalsegno.core.settlement.rows import (
-    ExecutionRow,
     GateRow,
-    MachineRow,
     ScopeRow,
     TokenRow,
     started_mark,
-    token_row,
 )
 from dalsegno.core.settlement.signals import deliver_to_token, hurry_token, post_signal
-from dalsegno.core.settlement.workspace import Workspace, cancelled_event
+from dalsegno.core.settlement.workspace import cancelled_event
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
@@ -60,162 +54,29 @@ from dalsegno.model.effect import (
     WakeMachine,
     WriteOutbox,
 )
-from dalsegno.model.event import NewEvent
-from dalsegno.model.token import UNFINISHED, NewToken
-from dalsegno.model.transition import Applied, ReadyToken, Transition
+from dalsegno.model.token import UNFINISHED
+from dalsegno.model.transition import Applied
 
 
-class Application:
-    """One transition being applied: counters are summed here and written once at the end."""
-
-    __slots__ = (
-        "counts",
-        "earliest",
-        "endings",
-        "execution",
-        "gates",
-        "kept",
-        "latest",
-        "machine",
-        "next_due",
-        "now",
-        "owes",
-        "ready",
-        "resumed",
-        "rows",
-        "spawned_resume",
-        "transition",
-        "wake",
-    )
-
-    def __init__(self, transition: Transition, execution: ExecutionRow, rows: Workspace, now: float) -> None:
-        self.transition = transition
-        self.execution = execution
-        self.rows = rows
-        self.now = now
-        self.earliest = execution.touched_at if execution.seq else 0.0
-        self.latest = max(now, self.earliest)
-        """Events are dated between the previous commit and this one, whatever the clocks of processes show."""
-        self.counts: dict[str, int] = {}
-        self.gates: dict[str, GateSpec] = {}
-        self.endings: list[EndIfLast] = []
-        self.kept: list[str] = []
-        self.ready: list[ReadyToken] = []
-        self.next_due: float | None = None
-        self.machine: MachineRow | None = None
-        """The script's machine, once an effect concerns it."""
-        self.resumed: str | None = None
-        """The resume token that this transition consumes."""
-        self.spawned_resume: str | None = None
-        self.owes = False
-        self.wake = False
-        """The machine is to be resumed, whatever it waits for."""
-
-    def run(self) -> Applied:
-        for event in self.transition.events:
-            self.record(event)
-        for effect in self.transition.effects:
-            APPLY[type(effect)](self, effect)
-        for gate in self.gates.values():
-            _close_gate(self, gate)
-        if self.counts:
-            self.write_counts()
-        for ending in self.endings:
-            _end_if_last(self, ending)
-        if self.machine is not None:
-            judge(self, self.machine)
-        execution = self.execution
-        execution.touched_at = self.latest
-        self.rows.save_execution(execution)
-        ended = execution.state if execution.ended_at is not None else None
-        return Applied(tuple(self.kept), tuple(self.ready), ended, self.next_due, self.owes)  # type: ignore[arg-type]
-
-    def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
-        execution = self.execution
-        execution.seq += 1
-        if not self.earliest <= event.at <= self.latest:
-            event = replace(event, at=max(min(event.at, self.latest), self.earliest))
-        self.earliest = event.at
-        self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
-
-    def machine_row(self) -> MachineRow | None:
-        """Return the machine, which is judged and saved once all effects are applied."""
-        if self.machine is None:
-            self.machine = self.rows.machine(self.execution.id)
-        return self.machine
-
-    def count(self, scope: str, delta: int) -> None:
-        """Add to a live counter. The root's is at hand; those of items are summed, so that each row is fetched once."""
-        if not scope:
-            self.execution.live += delta
-        else:
-            self.counts[scope] = self.counts.get(scope, 0) + delta
-
-    def write_counts(self) -> None:
-        for scope, delta in self.counts.items():
-            row = self.rows.scope(self.execution.id, scope) if delta else None
-            if row is not None:
-                row.live += delta
-                self.rows.save_scope(row)
-        self.counts.clear()
-
-    def live(self, scope: str) -> int:
-        if not scope:
-            return self.execution.live
-        row = self.rows.scope(self.execution.id, scope)
-        return row.live if row is not None else 0
-
-    def park(self, token: TokenRow) -> None:
-        """Park the token until its due time; if that has passed, make it ready."""
-        token.state = "parked"
-        if token.due is not None:
-            self.due(token.due)
-
-    def due(self, due: float) -> None:
-        if self.next_due is None or due < self.next_due:
-            self.next_due = due
-
-    def write_outbox(self, order: WriteOutbox) -> None:
-        self.owes = True
-        self.rows.add_outbox(self.execution.id, order.id, order.topic, order.data)
-
-    def make_ready(self, token: TokenRow) -> None:
-        """Make the token ready, or held while the execution is paused."""
-        token.ready_at = self.now
-        if self.execution.state == "PAUSED":
-            token.state = "held"
-            return
-        token.state = "ready"
-        self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
-
-    def end_pause(self, event: NewEvent) -> None:
-        self.record(event)
-        for token in resume_execution(self.execution, self.rows, self.now):
-            if token.state == "ready":
-                self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
-            elif token.due is not None:
-                self.due(token.due)
-
-    def _may_keep(self, new: NewToken) -> bool:
-        """Return False for a token with a limit key: it must queue for its slot."""
-        return new.id in self.transition.keep and new.limit_key is None and self.execution.state == "RUNNING"
-
-    def spawn(self, new: NewToken) -> TokenRow:
-        """Add a new token, which counts for its scope from now on."""
-        row = token_row(self.execution.id, new, "ready", self.now)
-        if new.kind in ("task", "timer") and not new.priority:
-            row.priority = self.execution.priority
-        if new.live:
-            self.count(new.scope, 1)
-        if new.due is not None:
-            self.park(row)
-        elif self._may_keep(new):
-            row.state, row.owner, row.fence = "leased", self.transition.worker, 1
-            self.kept.append(new.id)
-        else:
-            self.make_ready(row)
-        self.rows.add_token(row)
-        return row
+def apply(work: Application) -> Applied:
+    """Record the events of the transition and apply its effects."""
+    for event in work.transition.events:
+        work.record(event)
+    for effect in work.transition.effects:
+        APPLY[type(effect)](work, effect)
+    for gate in work.gates.values():
+        _close_gate(work, gate)
+    if work.counts:
+        work.write_counts()
+    for ending in work.endings:
+        _end_if_last(work, ending)
+    if work.machine is not None:
+        judge(work, work.machine)
+    execution = work.execution
+    execution.touched_at = work.latest
+    work.rows.save_execution(execution)
+    ended = execution.state if execution.ended_at is not None else None
+    return Applied(tuple(work.kept), tuple(work.ready), ended, work.next_due, work.owes)  # type: ignore[arg-type]
 
 
 def _spawn(work: Application, effect: SpawnToken) -> None:
@@ -343,7 +204,7 @@ def _cancel(work: Application, token: TokenRow) -> None:
     token.owner = None
     work.rows.save_token(token)
     if was_leased:
-        give_up_slot(work, token.limit_key)
+        work.give_up_slot(token.limit_key)
         if token.id in work.kept:  # spawned and dropped in one turn: it must not run
             work.kept.remove(token.id)
     if token.barrier is not None:

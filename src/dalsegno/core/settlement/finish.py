@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from dalsegno.core.settlement.limits import give_up_all_slots
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.rows import ExecutionRow, TokenRow
 from dalsegno.model.effect import FinishExecution
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.transition import ReadyToken
-
-if TYPE_CHECKING:
-    from dalsegno.core.settlement.effects import Application
 
 
 def finish(work: Application, effect: FinishExecution) -> None:
@@ -26,7 +21,7 @@ def finish(work: Application, effect: FinishExecution) -> None:
     execution.ended_at = work.now
     execution.output, execution.context, execution.error = effect.output, effect.context, effect.error
     work.record(effect.event)
-    give_up_all_slots(work)
+    work.give_up_all_slots()
     if execution.notify is not None:
         work.owes = True
         work.rows.add_outbox(execution.id, f"{execution.id}/ended", "ended", execution.notify)

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView
-
-if TYPE_CHECKING:
-    from dalsegno.core.settlement.effects import Application
 
 decode = msgspec.json.Decoder(Allowance).decode
 encode = msgspec.json.Encoder().encode
@@ -80,21 +76,3 @@ def limit_view(
     opens_at = next_start(bound, nth_start)
     later = opens_at if opens_at is not None and opens_at > now else None
     return LimitView(key, rule, bound, in_use, waiting, later, own)
-
-
-def give_up_slot(work: Application, key: str | None) -> None:
-    """Free the slot of a token that is no longer leased: the next in its lines is worth announcing."""
-    if key is not None:
-        work.ready.extend(work.rows.free_slot(key))
-
-
-def keep_slot(work: Application, key: str | None) -> None:
-    """Pass the slot of the token that begins an execution to the execution."""
-    if key is not None:
-        work.rows.hold_slot(work.execution.id, key)
-
-
-def give_up_all_slots(work: Application) -> None:
-    """Free the slots that the ending execution and its tokens held."""
-    for key in work.rows.release_slots(work.execution.id):
-        give_up_slot(work, key)

@@ -5,10 +5,9 @@ Effects change the machine's row while a transition is applied; the decision to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec.structs import replace
 
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.finish import finish
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow
 from dalsegno.core.settlement.workspace import Workspace
@@ -19,9 +18,6 @@ from dalsegno.model.ids import resume_token_id
 from dalsegno.model.machine import Completion, reaches
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
 from dalsegno.model.transition import Transition
-
-if TYPE_CHECKING:
-    from dalsegno.core.settlement.effects import Application
 
 
 def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace) -> bool:

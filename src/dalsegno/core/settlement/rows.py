@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from dalsegno.core.settlement.limits import stored_allowance
-from dalsegno.model.barrier import BarrierMode, BarrierState
+from dalsegno.model.barrier import BarrierMode, BarrierState, BarrierView
 from dalsegno.model.execution import ExecutionKind, ExecutionState
-from dalsegno.model.machine import CancelReason, Ranges, Wake
-from dalsegno.model.token import NewToken, TokenKind, TokenState, WakeReason
+from dalsegno.model.machine import CancelReason, Completion, MachineView, Ranges, SignalView, Wake
+from dalsegno.model.token import Lease, NewToken, TokenKind, TokenState, TokenView, WakeReason
+from dalsegno.model.transition import ReadyToken
 
 
 class ExecutionRow(Struct, gc=False):
@@ -158,4 +161,93 @@ def token_row(execution: str, token: NewToken, state: TokenState, now: float) ->
         token.due,
         ready_at=now,
         allowance=stored_allowance(token.allowance) if token.allowance is not None else None,
+    )
+
+
+# -- views, as the ports show rows ----------------------------------------------------------------------------------
+
+
+def token_view(row: TokenRow) -> TokenView:
+    return TokenView(
+        row.id,
+        row.scope,
+        row.kind,
+        row.node,
+        row.state,
+        row.queue,
+        row.priority,
+        row.limit_key,
+        bool(row.live),
+        row.attempt,
+        row.losses,
+        row.reason,
+        row.due,
+        row.owner,
+        row.fence,
+        row.data,
+        row.awaits,
+        row.allowance,
+        row.ready_at if row.state in ("ready", "held") else None,
+    )
+
+
+def barrier_view(row: BarrierRow) -> BarrierView:
+    return BarrierView(
+        row.id,
+        row.scope,
+        row.node,
+        row.state,
+        row.mode,
+        row.expected,
+        row.resolved,
+        row.live,
+        row.deadline,
+    )
+
+
+def ready_token(row: TokenRow) -> ReadyToken:
+    return ReadyToken(row.id, row.execution, row.queue, row.priority)
+
+
+def lease_of(token: TokenRow, execution: ExecutionRow) -> Lease:
+    return Lease(
+        token.id,
+        token.execution,
+        token.fence,
+        token.scope,
+        token.kind,
+        token.node,
+        token.data,
+        token.queue,
+        token.priority,
+        token.attempt,
+        token.losses,
+        token.reason,
+        token.ready_at,
+        execution.definition,
+        execution.epoch,
+        bool(token.live),
+        execution.kind,
+    )
+
+
+def machine_view(
+    row: MachineRow, completions: Iterable[Completion], signals: Iterable[SignalRow]
+) -> MachineView:
+    """Return the machine's view; ``completions`` and ``signals`` are in the order of their numbers."""
+    waiting = (
+        SignalView(signal.id, signal.name, signal.data, signal.number, signal.place) for signal in signals
+    )
+    return MachineView(
+        row.version,
+        row.snapshot or b"",
+        row.reachable,
+        row.wake,
+        row.inbox,
+        row.read,
+        row.line,
+        row.cancel,
+        bool(row.interrupted),
+        tuple(completions),
+        tuple(waiting),
     )

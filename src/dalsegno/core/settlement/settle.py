@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.claims import drop_late, hold_deadline
-from dalsegno.core.settlement.effects import APPLY, Application
-from dalsegno.core.settlement.limits import give_up_slot, keep_slot
+from dalsegno.core.settlement.effects import APPLY, apply
 from dalsegno.core.settlement.machines import is_outdated, is_settled
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
 from dalsegno.core.settlement.signals import find_in_mailbox, is_asleep, is_awaited
@@ -48,10 +48,10 @@ def settle(transition: Transition, rows: Workspace, now: float) -> Outcome:
     work = Application(transition, execution, rows, now)
     _release_token(transition, token, digest, work)
     if token.kind == "start" and token.state == "consumed":
-        keep_slot(work, token.limit_key)
+        work.keep_slot(token.limit_key)
     else:
-        give_up_slot(work, token.limit_key)
-    return work.run()
+        work.give_up_slot(token.limit_key)
+    return apply(work)
 
 
 def _refusal(
@@ -138,7 +138,7 @@ def _settle_command(
         if execution is not None:
             return AlreadyApplied()
         execution = _create(first, rows, now)
-        return Application(transition, execution, rows, now).run()
+        return apply(Application(transition, execution, rows, now))
     if execution is None:
         return Stale("unknown")
     if execution.state in ENDED:
@@ -151,7 +151,7 @@ def _settle_command(
         return AlreadyApplied()
     if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
-    return Application(transition, execution, rows, now).run()
+    return apply(Application(transition, execution, rows, now))
 
 
 def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRow:

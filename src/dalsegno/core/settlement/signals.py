@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.rows import SignalRow, TokenRow
 from dalsegno.core.settlement.workspace import Workspace, is_closed
 from dalsegno.model.effect import DeliverToToken, HurryToken, PostSignal
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.ids import arrival_id
-
-if TYPE_CHECKING:
-    from dalsegno.core.settlement.effects import Application
 
 SIGNAL = "signal:"
 """Prefix of ``awaits`` for a signal; its name follows."""

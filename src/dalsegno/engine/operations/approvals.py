@@ -7,7 +7,7 @@ taken for one on a later question. A signal with the approval's name works too a
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Raw, Struct
 from msgspec.json import encode
@@ -22,6 +22,7 @@ from dalsegno.core.graph.external_waits import (
 from dalsegno.core.graph.token_body import decode_body
 from dalsegno.core.scripts.token_bodies import decode_task, succeeded
 from dalsegno.core.values import encode_value
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.subprocesses.job_pool import payload_problems
 from dalsegno.engine.upkeep.outbox import below
@@ -32,9 +33,6 @@ from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionKind, ExecutionV
 from dalsegno.model.token import TokenView
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 MOST_LISTED = 100
 ASKING: tuple[ExecutionKind, ...] = ("graph", "script", "python")
@@ -77,8 +75,8 @@ def place_of(approval: Approval) -> ApprovalPlace:
 
 
 class Approvals:
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, stored: StoredExecutions) -> None:
+        self.stored = stored
         self._asking: dict[str, bool] = {}
 
     # -- queries ----------------------------------------------------------------------------------------------
@@ -87,12 +85,12 @@ class Approvals:
         self, execution: str, limit: int | None = None, after: ApprovalPlace | None = None
     ) -> list[Approval]:
         """Return the open approvals of an execution and its unfinished children, oldest first."""
-        asked = await self._with_children(await self.client.outline(execution))
+        asked = await self._with_children(await self.stored.outline(execution))
         return [each for each in asked if after is None or _age(place_of(each)) > _age(after)][:limit]
 
     async def _with_children(self, view: ExecutionView) -> list[Approval]:
         found = await self._open(view)
-        for child in await below(self.client.executions, view.id) if view.state not in ENDED else ():
+        for child in await below(self.stored.executions, view.id) if view.state not in ENDED else ():
             found += await self._open(child)
         return sorted(found, key=lambda each: _age(place_of(each)))
 
@@ -114,13 +112,13 @@ class Approvals:
         """Return the further approvals of the execution at which a page ended; it may have ended meanwhile, or be
         gone.
         """
-        view = await self.client.stack.archive.outline(after.execution)
+        view = await self.stored.stack.archive.outline(after.execution)
         asked = await self._open(view) if view is not None else []
         return [each for each in asked if place_of(each) > after]
 
     async def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
         where = ExecutionFilter(workflow, UNDER_WAY, kinds=ASKING, awaits_signal=True)
-        while page := await self.client.executions(where, before):
+        while page := await self.stored.executions(where, before):
             for view in page:
                 yield view
             before = page[-1].id
@@ -130,7 +128,7 @@ class Approvals:
             return []
         if view.kind == "graph" and not await self._asks(view.definition):
             return []
-        inspection = await self.client.stack.ledger.inspect(view.id)
+        inspection = await self.stored.stack.ledger.inspect(view.id)
         tokens = inspection.tokens if inspection is not None else ()
         found = [_approval(view, token) for token in tokens]
         return sorted((each for each in found if each is not None), key=lambda each: (each.since, each.token))
@@ -140,7 +138,7 @@ class Approvals:
         type.
         """
         if definition not in self._asking:
-            definitions = self.client.definitions
+            definitions = self.stored.definitions
             try:
                 plan = (await definitions.by_hash(definition)).plan
             except (InvalidDefinition, NotFound):
@@ -168,7 +166,7 @@ class Approvals:
         Raises InvalidInput, without a change, if the decision does not fit the question, and Conflict if the approval
         is not open.
         """
-        view = await self.client.outline(execution)
+        view = await self.stored.outline(execution)
         if view.state in ENDED:
             raise Conflict(f"execution {execution} has ended ({view.state}): there is nothing to decide")
         asked = await self._open(view)
@@ -178,15 +176,15 @@ class Approvals:
         execution = approval.execution
         payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
-            client, given = self.client, encode_value(data, "the decision's data")
-            refuse_problems(await payload_problems(approval.form, given, client.limits, client.offload))
+            stored, given = self.stored, encode_value(data, "the decision's data")
+            refuse_problems(await payload_problems(approval.form, given, stored.limits, stored.offload))
         raw = encode_decision(payload)
-        result = await self.client.results.of_raw(execution, raw, "the decision")
-        now = self.client.stack.ledger.now()
+        result = await self.stored.results.of_raw(execution, raw, "the decision")
+        now = self.stored.stack.ledger.now()
         shown = b'{"payload":%b}' % raw if result.blob is None else None
         event = NewEvent("SignalReceived", approval.signal, "", now, shown)
         effect = DeliverToToken(approval.token, f"signal:{approval.signal}", succeeded(0, result).data)
-        outcome = await self.client.committer.commit(
+        outcome = await self.stored.committer.commit(
             Transition(execution, (effect,), (event,)), wait_for_store=False
         )
         if not isinstance(outcome, Applied):

@@ -4,24 +4,20 @@ clean-up is continued by a new execution.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from msgspec import Raw
 
 from dalsegno.core import commands
 from dalsegno.core.scripts.cleanup import RELATION, decode_unfinished, start_cleanup
 from dalsegno.core.scripts.ending import cancel_script, terminate_script, termination
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.operations.troubles import CLEANUP
 from dalsegno.engine.scripts.cleanup import read_unfinished
 from dalsegno.engine.scripts.programs import ScriptProgram
-from dalsegno.engine.starting.start import Ancestry, Started, StartOptions, new_execution
+from dalsegno.engine.starting.start import Ancestry, Launcher, Started, StartOptions, new_execution
 from dalsegno.errors import Conflict
 from dalsegno.model.execution import SCRIPTED, ExecutionView
 from dalsegno.model.ids import repeated_execution_id
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 LOOKED_AT = 1000
 """Outbox entries that are searched for a letter in flight."""
@@ -30,40 +26,43 @@ MOST_TRIES = 100
 
 
 class Cancellation:
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, stored: StoredExecutions, launcher: Launcher) -> None:
+        self.stored = stored
+        self.launcher = launcher
 
     async def cancel(self, execution: str, reason: str | None) -> None:
         """Cancel an execution. A graph ends at once; a script is interrupted at its await and cleans up. A second
         cancel has no effect.
         """
-        view = await self.client.outline(execution)
-        now = self.client.stack.ledger.now()
+        view = await self.stored.outline(execution)
+        now = self.stored.stack.ledger.now()
         if view.kind in SCRIPTED:
             transition = cancel_script(execution, now, reason)
         else:
             transition = commands.cancel(execution, now, reason, children=self._may_have_children(view))
-        await self._commit(transition, "cancel")
+        await self.stored.command(transition, "cancel")
 
     def _may_have_children(self, view: ExecutionView) -> bool:
         """Return True if a graph has nodes that wait for executions, or is not loaded here."""
-        program = self.client.definitions.cached(view.definition)
+        program = self.stored.definitions.cached(view.definition)
         return view.kind == "graph" and (program is None or bool(program.plan.children))
 
     async def terminate(self, execution: str, reason: str | None) -> None:
         """End an execution at once. The unfinished state of a script is kept and reported by a dead letter."""
-        view = await self.client.outline(execution)
+        view = await self.stored.outline(execution)
         if view.kind not in SCRIPTED:
-            now, children = self.client.stack.ledger.now(), self._may_have_children(view)
-            await self._commit(commands.terminate(execution, now, reason, children=children), "terminate")
+            now, children = self.stored.stack.ledger.now(), self._may_have_children(view)
+            await self.stored.command(
+                commands.terminate(execution, now, reason, children=children), "terminate"
+            )
             return
         for _ in range(MOST_TRIES):
             transition = await self._termination(execution, reason)
-            outcome = await self.client.committer.commit(transition, wait_for_store=False)
+            outcome = await self.stored.committer.commit(transition, wait_for_store=False)
             if isinstance(outcome, Applied | AlreadyApplied):
                 return
             if not isinstance(outcome, Stale) or outcome.reason != "version":
-                raise await self.client.refusal(outcome, execution, "terminate")
+                raise await self.stored.refusal(outcome, execution, "terminate")
         raise Conflict(
             f"cannot terminate execution {execution} now: it changes too fast; pause it first, then terminate it"
         )
@@ -73,18 +72,13 @@ class Cancellation:
         Tokens are read first: a task that ends meanwhile is requested again by the execution that continues the
         clean-up, and not missed.
         """
-        ledger = self.client.stack.ledger
+        ledger = self.stored.stack.ledger
         view, kept = await read_unfinished(ledger, execution, termination(reason))
         return terminate_script(execution, view, ledger.now(), reason, kept)
 
-    async def _commit(self, transition: Transition, verb: str) -> None:
-        outcome = await self.client.committer.commit(transition, wait_for_store=False)
-        if not isinstance(outcome, Applied | AlreadyApplied):
-            raise await self.client.refusal(outcome, transition.execution, verb)
-
     async def has_letter(self, execution: str) -> bool:
         """Return True if the clean-up is unfinished and its letter neither taken up nor dropped."""
-        stack = self.client.stack
+        stack = self.stored.stack
         if await stack.records.get(CLEANUP, execution) is not None:
             return True
         waiting = await stack.ledger.outbox(LOOKED_AT)
@@ -92,16 +86,16 @@ class Cancellation:
 
     async def clean_up(self, execution: str, starter: str | None = None) -> Started:
         """Start a new execution that continues the clean-up of an ended one. Idempotent."""
-        client = self.client
-        view = await client.status(execution)
+        stored = self.stored
+        view = await stored.status(execution)
         if view.kind not in SCRIPTED or view.context is None:
             raise Conflict(f"execution {execution} has no unfinished clean-up: it is {view.state}")
-        program = await client.definitions.any_by_hash(view.definition)
+        program = await stored.definitions.any_by_hash(view.definition)
         if not isinstance(program, ScriptProgram):
             raise Conflict(f"execution {execution} is not a script and has no clean-up")
-        now, kept = client.stack.ledger.now(), decode_unfinished(view.context)
+        now, kept = stored.stack.ledger.now(), decode_unfinished(view.context)
         own = repeated_execution_id(view.id, RELATION)
         options = StartOptions(tags=dict(view.tags), priority=view.priority, starter=starter)
         ancestry = Ancestry(own, kept.state_of or view.id, RELATION)
-        new = new_execution(program, Raw(view.input), options, now, client.limits, ancestry)
-        return await client.launcher.create(new, start_cleanup(new, kept, now))
+        new = new_execution(program, Raw(view.input), options, now, stored.limits, ancestry)
+        return await self.launcher.create(new, start_cleanup(new, kept, now))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from dalsegno.engine.stack import Stack
 from dalsegno.errors import BadConfiguration, InvalidInput
 from dalsegno.model.limits import LONGEST_KEY, Allowance, LimitView, parse_rate
 from dalsegno.model.transition import ReadyToken
@@ -12,26 +13,17 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
 
-if TYPE_CHECKING:
-    from dalsegno.engine.engine import Engine
-    from dalsegno.engine.stack import Stack
-
 MOST = 1_000_000
 NO_TOKEN = ReadyToken("", "", "", 0)
 """An announcement is only a hint; claims find the ready tokens."""
 
 
-def follow_openings(engine: Engine, *, scheduler: bool) -> None:
-    """Wake tokens held back by a rate when it permits them. The timers do this if they run in this process, otherwise
-    an alarm.
+def follow_openings(stack: Stack, timers: Callable[[float], None] | None) -> None:
+    """Wake tokens held back by a rate when it permits them. ``timers`` is told the time of each opening; without
+    timers in this process an alarm does this.
     """
-    limits = engine.stack.limits
-    if limits is None:
-        return
-    if scheduler:
-        limits.on_opening(engine.timers.notice)
-    else:
-        limits.on_opening(Alarm(engine.stack.ledger, engine.stack.broker).set)
+    if stack.limits is not None:
+        stack.limits.on_opening(timers or Alarm(stack.ledger, stack.broker).set)
 
 
 class Alarm:

@@ -34,7 +34,6 @@ from dalsegno.engine.definitions import Program
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.remote.answers import commit_step
 from dalsegno.engine.remote.declarations import Declaration
-from dalsegno.engine.remote.lease_owners import remote_worker_of
 from dalsegno.engine.remote.sessions import id_of, lease_of, parts_of, token_in
 from dalsegno.engine.remote.task_proxy import RemoteRequest, RemoteSteps
 from dalsegno.engine.scripts.failures import Failed, error_value
@@ -43,6 +42,7 @@ from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Task, fitting_output
 from dalsegno.engine.subprocesses.job_pool import output_problems
+from dalsegno.engine.worker.directory import remote_worker_of
 from dalsegno.errors import Conflict, Finding, InvalidInput, NotFound
 from dalsegno.graph.plan import Node
 from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionKind, ExecutionView

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -11,16 +11,14 @@ from msgspec import Raw, Struct
 from dalsegno.core.graph.step_input import Result
 from dalsegno.core.scripts.token_bodies import succeeded
 from dalsegno.core.values import encode_value
-from dalsegno.engine.steps.stored_bytes import SMALL, Storage
+from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.steps.values import SMALL, Storage
 from dalsegno.engine.subprocesses.job_pool import digest
 from dalsegno.errors import Conflict, InvalidInput, KeyReused, LimitExceeded
 from dalsegno.model.effect import PostSignal
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.ids import new_execution_id
 from dalsegno.model.transition import AlreadyApplied, Applied, Transition
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 LONGEST_SIGNAL_NAME = 500
 COPIES = 2
@@ -44,9 +42,9 @@ _decode = msgspec.json.Decoder(_EventData).decode
 
 
 class Signals:
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self._storage = Storage(client.stack.blobs, client.limits.stored_bytes)
+    def __init__(self, stored: StoredExecutions) -> None:
+        self.stored = stored
+        self._storage = Storage(stored.stack.blobs, stored.limits.stored_bytes)
         self._unseen: OrderedDict[str, int] = OrderedDict()
         """Number of signals this process may still send to an execution before it counts the waiting ones again."""
 
@@ -55,7 +53,7 @@ class Signals:
         payload has no effect, also after the execution has ended; with another name or payload it is refused.
         """
         _check_name(name)
-        kind = (await self.client.outline(execution)).kind
+        kind = (await self.stored.outline(execution)).kind
         if kind in ("task", "schedule"):
             raise Conflict(
                 f"execution {execution} is a {kind}: it accepts no signals; send the signal to its workflow"
@@ -63,7 +61,7 @@ class Signals:
         raw = encode_value(payload, "the signal's payload")
         try:
             await self._refuse_many(execution)
-            result = await self.client.results.of_raw(execution, raw, "the signal's payload")
+            result = await self.stored.results.of_raw(execution, raw, "the signal's payload")
             charged = COPIES * len(raw) if result.blob is None and len(raw) > SMALL else 0
             if charged:
                 await self._storage.charge(execution, charged)
@@ -72,7 +70,7 @@ class Signals:
                 return
             raise
         transition = await self._prepared(execution, name, raw, result, id)
-        outcome = await self.client.committer.commit(transition, wait_for_store=False)
+        outcome = await self.stored.committer.commit(transition, wait_for_store=False)
         if isinstance(outcome, Applied):
             return
         if charged:
@@ -80,15 +78,15 @@ class Signals:
         if id is not None and await self._was_received(execution, name, raw, id):
             return
         if not isinstance(outcome, AlreadyApplied):
-            raise await self.client.refusal(outcome, execution, "signal")
+            raise await self.stored.refusal(outcome, execution, "signal")
 
     async def _prepared(
         self, execution: str, name: str, raw: bytes, result: Result, id: str | None
     ) -> Transition:
-        now = self.client.stack.ledger.now()
+        now = self.stored.stack.ledger.now()
         fields: dict[str, Any] = {"payload": Raw(raw)} if result.blob is None else {}
         if id is not None:
-            fields |= {"id": id, "digest": await digest(raw, self.client.offload)}
+            fields |= {"id": id, "digest": await digest(raw, self.stored.offload)}
         event = NewEvent("SignalReceived", name, "", now, encode(fields) if fields else None)
         effect = PostSignal(id or new_execution_id(now), name, succeeded(0, result).data, event)
         return Transition(execution, (effect,))
@@ -97,10 +95,10 @@ class Signals:
         """Enforce the limit on waiting signals. They are counted once per `COUNT_EVERY` signals, so each process may
         exceed the limit by that many.
         """
-        most = self.client.limits.waiting_signals
+        most = self.stored.limits.waiting_signals
         left = self._unseen.pop(execution, min(COUNT_EVERY, most))
         if left <= 0:
-            waiting = await self.client.stack.ledger.waiting_signals(execution, most)
+            waiting = await self.stored.stack.ledger.waiting_signals(execution, most)
             left = min(COUNT_EVERY, most - waiting)
         self._unseen[execution] = max(left - 1, 0)
         if len(self._unseen) > REMEMBERED:
@@ -119,7 +117,7 @@ class Signals:
         found = await self._event_of(execution, id)
         if found is None:
             return False
-        same = _decode(found.data or b"{}").digest == await digest(raw, self.client.offload)
+        same = _decode(found.data or b"{}").digest == await digest(raw, self.stored.offload)
         if found.node != name or not same:
             raise KeyReused(
                 f"the id {id[:100]!r} was used for another signal to execution {execution}: '{found.node}', received"
@@ -129,7 +127,7 @@ class Signals:
 
     async def _event_of(self, execution: str, id: str) -> Event | None:
         after = 0
-        while page := await self.client.events(execution, after, PAGE):
+        while page := await self.stored.events(execution, after, PAGE):
             for event in page:
                 if event.kind == "SignalReceived" and event.data and _decode(event.data).id == id:
                     return event

@@ -34,6 +34,7 @@ from dalsegno.core.graph.external_waits import awaiting_in, signal_of
 from dalsegno.core.scripts.ending import GRACE
 from dalsegno.core.scripts.wake_condition import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.executions import no_execution
 from dalsegno.engine.operations.troubles import KIND as TROUBLES
 from dalsegno.engine.operations.troubles import record_id, troubled
 from dalsegno.engine.remote.declarations import QUEUES, TASKS
@@ -272,10 +273,6 @@ class Why:
         where = ExecutionFilter(None, NOT_ENDED, parent=execution, relations=("child",))
         found = await self._archive.executions(where, None, MOST_CHILDREN)
         return [_child(child.workflow, child.id) for child in reversed(found)]
-
-
-def no_execution(execution: str) -> NotFound:
-    return NotFound(f"there is no execution {execution} in this store")
 
 
 def _held_while_paused(found: Examination) -> Examination:

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from dalsegno.core.graph.complete import Step
 from dalsegno.engine.remote.declarations import Declaration
-from dalsegno.engine.remote.lease_owners import remote_key_of, remote_worker_of
 from dalsegno.engine.remote.sessions import (
     ANYONE,
     Claimant,
@@ -29,6 +28,7 @@ from dalsegno.engine.remote.sessions import (
 from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest, RemoteSteps
 from dalsegno.engine.scripts.steps import ScriptStep
 from dalsegno.engine.subprocesses.job_pool import output_problems
+from dalsegno.engine.worker.directory import remote_key_of, remote_worker_of
 from dalsegno.errors import LeaseLost, NotFound, Unavailable
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import Lease

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,9 +16,6 @@ from msgspec import Struct
 from dalsegno.model.failure import NO_RETRY, RetryPolicy
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Record, Records
-
-if TYPE_CHECKING:
-    from dalsegno.engine.steps.tasks import Task
 
 TASKS = "remote-task"
 QUEUES = "remote-queue"
@@ -64,15 +61,15 @@ class RemoteDeclarations:
         """Declarations by task, as last read."""
         self._looked = -math.inf
 
-    async def declare(self, remote: Iterable[Task], own: Iterable[str]) -> None:
+    async def declare(self, remote: Iterable[Declaration], own: Iterable[str]) -> None:
         """Record the declarations. ``own``: the other tasks of the program, one of which may have been remote
         before.
         """
-        for task in remote:
-            data = _encode(_declaration(task))
-            known = await self._records.get(TASKS, task.name)
+        for declaration in remote:
+            data = _encode(declaration)
+            known = await self._records.get(TASKS, declaration.task)
             if known is None or known.data != data:
-                await self._records.put(TASKS, task.name, data)
+                await self._records.put(TASKS, declaration.task, data)
         here = set(own)
         async for record in self._all():
             if record.id in here:
@@ -134,12 +131,6 @@ class RemoteDeclarations:
             for record in page:
                 yield record
             after = page[-1].id
-
-
-def _declaration(task: Task) -> Declaration:
-    return Declaration(
-        task.name, task.queue or "", task.retry, task.timeout, schema_of_output(task.returns), task.docs
-    )
 
 
 def read_declaration(record: Record) -> Declaration | None:

@@ -19,7 +19,6 @@ from dalsegno.core.graph.step_input import RunRecord, StepInput, encode_record, 
 from dalsegno.core.graph.token_body import Body
 from dalsegno.core.scripts.tasks import put_off
 from dalsegno.engine.remote.answers import Answers
-from dalsegno.engine.remote.lease_owners import remote_worker_of
 from dalsegno.engine.remote.presence import RemoteHeartbeats
 from dalsegno.engine.remote.sessions import (
     ANYONE,
@@ -37,7 +36,8 @@ from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest, RemoteSteps
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.subprocesses.heavy_steps import PutOff
 from dalsegno.engine.worker.capabilities import NotRunnableHere
-from dalsegno.engine.worker.started_events import shown_as_started
+from dalsegno.engine.worker.directory import remote_worker_of
+from dalsegno.engine.worker.long_runs import shown_as_started
 from dalsegno.errors import BadConfiguration, InvalidInput, OperatorError
 from dalsegno.model.event import NewEvent
 from dalsegno.model.token import SYSTEM_QUEUE, Lease
@@ -235,7 +235,7 @@ class Orchestrator:
         remotely = RemoteSteps(
             engine.steps, engine.scripts, tasks if isinstance(tasks, Tasks) else None, engine.heavy
         )
-        remote_leases = RemoteLeases(engine, self.settings)
+        remote_leases = RemoteLeases(engine.stack.ledger, engine.stack.broker, self.settings)
         self._answers = Answers(engine, remotely, remote_leases)
         self._claims = Claims(engine, remotely, remote_leases, self._answers)
         self._presence = RemoteHeartbeats(engine, remote_leases, self._answers)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dalsegno.engine.remote.answers import Answers
-from dalsegno.engine.remote.lease_owners import remote_key_of, remote_worker_of
 from dalsegno.engine.remote.sessions import (
     ANYONE,
     Claimant,
@@ -22,6 +21,7 @@ from dalsegno.engine.remote.sessions import (
     parts_of,
     timed_out,
 )
+from dalsegno.engine.worker.directory import remote_key_of, remote_worker_of
 from dalsegno.errors import LeaseLost, NotFound, OperatorError
 
 if TYPE_CHECKING:

@@ -14,22 +14,26 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from msgspec import Struct
 
-from dalsegno.engine.remote.lease_owners import owner_of, remote_key_of
 from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest
-from dalsegno.engine.worker.directory import WorkerInfo, read_info, running_of, write_info
+from dalsegno.engine.worker.directory import (
+    WorkerInfo,
+    owner_of,
+    read_info,
+    remote_key_of,
+    running_of,
+    write_info,
+)
 from dalsegno.errors import LeaseLost, NotFound, OperatorError, QueueRefused, Unavailable
 from dalsegno.model.failure import Failure
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import Outcome, ReadyToken, Stale
-
-if TYPE_CHECKING:
-    from dalsegno.engine.engine import Engine
+from dalsegno.ports.broker import Broker
+from dalsegno.ports.ledger import Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,10 @@ class Held:
     confirmed: bool = False
     """Whether the worker has shown that it knows of the task."""
     settling: asyncio.Future[None] | None = None
+
+    @property
+    def task(self) -> str:
+        return self.question.task
 
 
 @dataclass(slots=True)
@@ -306,10 +314,10 @@ logger = logging.getLogger("dalsegno.remote")
 
 
 class RemoteLeases:
-    def __init__(self, engine: Engine, settings: RemoteSettings) -> None:
+    def __init__(self, ledger: Ledger, broker: Broker, settings: RemoteSettings) -> None:
         self.settings = settings
-        self.ledger = engine.stack.ledger
-        self.broker = engine.stack.broker
+        self.ledger = ledger
+        self.broker = broker
         self.sessions = Sessions()
         self._background: set[asyncio.Task[None]] = set()
 

@@ -18,7 +18,7 @@ from dalsegno.engine.scripts.advance import Job, ResumeInputs
 from dalsegno.engine.scripts.machine_cache import size_of
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.steps.budget import is_light, refuse_if_light
-from dalsegno.engine.steps.stored_bytes import Storage, blob_names
+from dalsegno.engine.steps.values import Storage, blob_names
 from dalsegno.errors import NotFound
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.runtime.effects import promise_id

@@ -64,10 +64,9 @@ from dalsegno.engine.starting.pending import begin_step
 from dalsegno.engine.starting.rerun import RerunHistory
 from dalsegno.engine.steps.budget import LIGHT_BYTES, is_light, refuse_if_light
 from dalsegno.engine.steps.run_node import storable_failure
-from dalsegno.engine.steps.stored_bytes import SMALL, Storage, blob_names, bytes_in_rows
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
-from dalsegno.engine.steps.values import Loader, Results
+from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, blob_names, bytes_in_rows
 from dalsegno.engine.worker.capabilities import Capabilities
 from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError

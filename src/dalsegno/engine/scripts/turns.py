@@ -22,7 +22,7 @@ from dalsegno.engine.scripts.programs import RunningMachine
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import LIGHT_BYTES, LIGHT_PARTS, is_light
 from dalsegno.engine.steps.budget import SLICE as SECONDS
-from dalsegno.engine.steps.stored_bytes import blob_names
+from dalsegno.engine.steps.values import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
 from dalsegno.lang.expressions.syntax.escapes import is_unicode

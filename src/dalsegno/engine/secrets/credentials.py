@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -149,6 +150,13 @@ class CredentialInfo:
     version: int
     created_at: float
     changed_at: float
+
+
+class SavedCredential(NamedTuple):
+    """The result of storing a credential."""
+
+    credential: CredentialInfo
+    is_new: bool
 
 
 def check_name(name: str) -> None:

@@ -66,6 +66,22 @@ class ListedDefinition(Struct, frozen=True):
     approval: DefinitionApproval | None = None
 
 
+class ApprovedDefinition(Struct, frozen=True):
+    """The result of approving a definition."""
+
+    workflow: str
+    version: int
+    hash: str
+
+
+class DefinitionList(Struct, frozen=True):
+    """Current and aliased versions that credentials list by name."""
+
+    items: tuple[ListedDefinition, ...]
+    grace_until: float | None = None
+    """Time until which definitions and credentials older than approvals work without one."""
+
+
 class DefinitionApprovals:
     def __init__(self, records: Records, archive: Archive, clock: Clock) -> None:
         self.records = records

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from dalsegno.core.history import StartFacts
 from dalsegno.core.pending import Again, decode_start_token
 from dalsegno.core.scripts.token_bodies import with_own_input
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
 from dalsegno.engine.times import begins_at
@@ -19,9 +20,6 @@ from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
 
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
-
 encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -30,23 +28,27 @@ SAME_MOMENT = 0.001
 """Tolerance in seconds: a store may round times."""
 
 
-async def used_before(client: Client, workflow: str, key: str | None) -> ExecutionView | None:
+async def used_before(executions: StoredExecutions, workflow: str, key: str | None) -> ExecutionView | None:
     """Return the execution that was started or submitted with this key."""
     if key is None:
         return None
-    found = await client.stack.archive.execution(execution_id_for_key(workflow, key))
+    found = await executions.stack.archive.execution(execution_id_for_key(workflow, key))
     return with_own_input(found) if found is not None else None
 
 
 async def check_same_start(
-    client: Client, view: ExecutionView, payload: Any, options: StartOptions, definition: str | None = None
+    executions: StoredExecutions,
+    view: ExecutionView,
+    payload: Any,
+    options: StartOptions,
+    definition: str | None = None,
 ) -> None:
     """Raise KeyReused unless a start with a used key requests the same as the first one.
 
     ``definition`` is the content hash of a definition that came with the call. A version is compared only if it is a
     number: an alias, and the current version, may mean another version by now, and a repeated call is still the same.
     """
-    first = await client.events(view.id, 0, 1)
+    first = await executions.events(view.id, 0, 1)
     stored = (
         msgspec.json.decode(first[0].data, type=StartFacts) if first and first[0].data is not None else None
     )
@@ -59,7 +61,7 @@ async def check_same_start(
         raise _reused("another 'delay' or 'start_at'", view)
     # Compare with the input it was created with: a trigger may have replaced the input since.
     known = [view.input] if stored is None else [view.input, bytes(stored.input)]
-    if not await _is_among(encode(payload), known, client.offload):
+    if not await _is_among(encode(payload), known, executions.offload):
         raise _reused("another input", view)
 
 
@@ -88,12 +90,14 @@ async def _is_among(asked: bytes, known: Sequence[bytes], offload: Offload) -> b
     return any([found == await digest(each, offload) for each in others])
 
 
-async def check_same_rerun(client: Client, new: NewExecution, again: Again, planned: Transition) -> None:
+async def check_same_rerun(
+    executions: StoredExecutions, new: NewExecution, again: Again, planned: Transition
+) -> None:
     """Raise KeyReused unless a retry or rerun with a used key requests the same as the first one. Its start nodes and
     edits are in its first events or, while it waits for its limit, in its start token.
     """
-    view = await client.outline(new.id)
-    if view.relation == new.relation and await _starts_as(client, view, again, planned):
+    view = await executions.outline(new.id)
+    if view.relation == new.relation and await _starts_as(executions, view, again, planned):
         return
     raise KeyReused(
         f"this key was used for another {view.relation} of execution {view.parent}, with other nodes or another"
@@ -101,12 +105,14 @@ async def check_same_rerun(client: Client, new: NewExecution, again: Again, plan
     )
 
 
-async def _starts_as(client: Client, view: ExecutionView, again: Again, planned: Transition) -> bool:
-    events = await client.events(view.id, 0, 10)
+async def _starts_as(
+    executions: StoredExecutions, view: ExecutionView, again: Again, planned: Transition
+) -> bool:
+    events = await executions.events(view.id, 0, 10)
     stored = next((each.data for each in events if each.kind == "ExecutionStarted"), None)
     if stored is not None:
         return any(each.kind == "ExecutionStarted" and each.data == stored for each in planned.events)
-    inspection = await client.stack.ledger.inspect(view.id)
+    inspection = await executions.stack.ledger.inspect(view.id)
     tokens = inspection.tokens if inspection is not None else ()
     waiting = [decode_start_token(each.data).again for each in tokens if each.kind == "start"]
     return not waiting or encode(waiting[0]) == encode(again)

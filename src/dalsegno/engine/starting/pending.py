@@ -5,7 +5,7 @@ is requested. Also the step of the token that begins it at its time.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,10 +22,12 @@ from dalsegno.core.pending import (
 from dalsegno.core.scripts.tasks import nothing
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions, Program
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.starting.rerun import RerunHistory, rerun_transition
 from dalsegno.engine.starting.start import (
     Ancestry,
+    Launcher,
     Started,
     StartOptions,
     check_input,
@@ -43,9 +45,6 @@ from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.limits import Concurrency
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Refused, Transition
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 logger = logging.getLogger("dalsegno.beginning")
 
@@ -92,48 +91,50 @@ UNCHANGED: Final = Unchanged()
 
 
 class Pending:
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, stored: StoredExecutions, launcher: Launcher, history: RerunHistory) -> None:
+        self.stored = stored
+        self.launcher = launcher
+        self.history = history
 
     async def submit(self, workflow: str, payload: Any, options: StartOptions) -> Started:
         """Submit a workflow, with all checks of a start, in its current version."""
-        program = await self.client.named_program(workflow, options)
-        return await self.client.launcher.create(*await self.planned(program, payload, options), options)
+        program = await self.stored.definitions.named(workflow, options.version)
+        return await self.launcher.create(*await self.planned(program, payload, options), options)
 
     async def planned(
         self, program: Program | ScriptProgram, payload: Any, options: StartOptions
     ) -> tuple[NewExecution, Transition]:
         """Run all checks of a submission and return the commit it would make. Nothing is stored."""
-        client = self.client
-        now = client.stack.ledger.now()
+        stored = self.stored
+        now = stored.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
-        new = new_execution(program, payload, options, now, client.limits)
-        await check_input(program, new.input, client.limits, client.offload, client.in_thread)
+        new = new_execution(program, payload, options, now, stored.limits)
+        await check_input(program, new.input, stored.limits, stored.offload, stored.in_thread)
         limit = None
         if due is not None:
-            limit = await workflow_limit(program, new, now, client.limits, client.offload)
+            limit = await workflow_limit(program, new, now, stored.limits, stored.offload)
         return new, submit(new, now, due, limit=limit)
 
     async def trigger(self, execution: str, payload: Any = UNCHANGED) -> None:
         """Begin an execution, or queue it if its workflow has a limit. No effect on one that has begun or was
         triggered before. Raises Conflict if that one was given another input, or if it was cancelled.
         """
-        client = self.client
-        view = await client.status(execution)
+        stored = self.stored
+        view = await stored.status(execution)
         if view.state == "PENDING":
             new = await self._with_input(view, payload)
-            now = client.stack.ledger.now()
+            now = stored.stack.ledger.now()
             body = await self._start_token(view)
-            started = await first_transition(client.rerun_history, client.definitions, new, now, body)
+            started = await first_transition(self.history, stored.definitions, new, now, body)
             replaced = new.input if new.input != view.input else None
             limit = await self._limit(new, now)
             first = begin(started, replaced) if limit is None else line_up(new, limit, body, replaced)
-            outcome = await client.launcher.commit_first(new, first)
+            outcome = await self.launcher.commit_first(new, first)
             if isinstance(outcome, Applied):
                 return
             if isinstance(outcome, Refused):
                 raise InvalidInput(f"the execution was not begun: {outcome.message}")
-            view = await client.status(execution)  # another process came first
+            view = await stored.status(execution)  # another process came first
         await self._check_begun(view, payload)
 
     async def _check_begun(self, view: ExecutionView, payload: Any) -> None:
@@ -153,20 +154,20 @@ class Pending:
             return submitted
         if view.kind == "task":
             raw = encode_value(payload, "the input")
-            refuse_large(raw, "the input", self.client.limits)
+            refuse_large(raw, "the input", self.stored.limits)
             return msgspec.structs.replace(submitted, input=raw)
-        program = await self.client.definitions.any_by_hash(view.definition)
+        program = await self.stored.definitions.any_by_hash(view.definition)
         same = Ancestry(view.id)
-        made = new_execution(program, payload, StartOptions(), view.created_at, self.client.limits, same)
-        client = self.client
-        await check_input(program, made.input, client.limits, client.offload, client.in_thread)
+        made = new_execution(program, payload, StartOptions(), view.created_at, self.stored.limits, same)
+        stored = self.stored
+        await check_input(program, made.input, stored.limits, stored.offload, stored.in_thread)
         return msgspec.structs.replace(submitted, input=made.input)
 
     async def _limit(self, new: NewExecution, now: float) -> Concurrency | None:
         if new.kind == "task":
             return None
-        program = await self.client.definitions.any_by_hash(new.definition)
-        return await workflow_limit(program, new, now, self.client.limits, self.client.offload)
+        program = await self.stored.definitions.any_by_hash(new.definition)
+        return await workflow_limit(program, new, now, self.stored.limits, self.stored.offload)
 
     async def _start_token(self, view: ExecutionView) -> StartToken:
         """Return the start token's data: queue and limit of a delayed task, or the start of a rerun, which only the
@@ -174,6 +175,6 @@ class Pending:
         """
         if view.kind != "task" and view.relation not in ("retry", "rerun"):
             return StartToken()
-        found = await self.client.stack.ledger.inspect(view.id)
+        found = await self.stored.stack.ledger.inspect(view.id)
         tokens = found.tokens if found is not None else ()
         return next((decode_start_token(each.data) for each in tokens if each.kind == "start"), StartToken())

@@ -11,24 +11,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.graph.context import Entry, key_of
 from dalsegno.core.graph.rerun import Restart, restart
-from dalsegno.core.graph.token_body import Body
+from dalsegno.core.graph.token_body import Body, Entry, key_of
 from dalsegno.core.history import RunFacts, read_task, run_facts
 from dalsegno.core.pending import Again, StartToken, submit
 from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.starting.idempotency import check_same_rerun
 from dalsegno.engine.starting.start import (
     Ancestry,
+    Launcher,
     Started,
     StartOptions,
     limited,
@@ -46,9 +47,6 @@ from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
 from dalsegno.model.ids import new_execution_id, repeated_execution_id
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 EVENTS_AT_ONCE = 1000
 
@@ -145,7 +143,7 @@ async def _load(
 
 
 async def plan_rerun(
-    client: Client,
+    stored: StoredExecutions,
     program: Program,
     view: ExecutionView,
     nodes: Sequence[str] | None,
@@ -157,8 +155,8 @@ async def plan_rerun(
     plan = program.plan
     if view.state not in ENDED:
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
-    starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(client, plan, view)
-    now = client.stack.ledger.now()
+    starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(stored, plan, view)
+    now = stored.stack.ledger.now()
     new = NewExecution(
         id=repeated_execution_id(view.id, key) if key is not None else new_execution_id(now),
         workflow=view.workflow,
@@ -208,9 +206,9 @@ def _earliest(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in starts if not any(name in plan.descendants(other) for other in starts))
 
 
-async def _failed_nodes(client: Client, plan: Plan, view: ExecutionView) -> tuple[str, ...]:
+async def _failed_nodes(stored: StoredExecutions, plan: Plan, view: ExecutionView) -> tuple[str, ...]:
     """Return every node that failed, and every node that was running or waiting when the execution ended."""
-    summaries = await client.nodes(view.id)
+    summaries = await stored.nodes(view.id)
     found = []
     for name, summary in summaries.items():
         if summary.state in ("FAILED", "CANCELLED"):
@@ -250,8 +248,10 @@ FIRST_EVENTS = 10
 
 
 class Reruns:
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, stored: StoredExecutions, launcher: Launcher, history: RerunHistory) -> None:
+        self.stored = stored
+        self.launcher = launcher
+        self.history = history
 
     async def rerun(
         self,
@@ -264,20 +264,20 @@ class Reruns:
         """Retry or rerun an execution. ``starter``: the API key that the new execution counts for, instead of the key
         of the first one.
         """
-        client = self.client
-        view = await client.status(execution)
+        stored = self.stored
+        view = await stored.status(execution)
         if view.kind != "graph":
             return await self._from_the_beginning(view, nodes, key, starter)
-        program = await client.definitions.by_hash(view.definition)
-        new, again = await plan_rerun(client, program, view, nodes, context or {}, key, starter)
+        program = await stored.definitions.by_hash(view.definition)
+        new, again = await plan_rerun(stored, program, view, nodes, context or {}, key, starter)
         now = new.created_at
-        first = planned = await rerun_transition(client.rerun_history, program, new, again, now)
-        limit = await workflow_limit(program, new, now, client.limits, client.offload)
+        first = planned = await rerun_transition(self.history, program, new, again, now)
+        limit = await workflow_limit(program, new, now, stored.limits, stored.offload)
         if limit is not None:  # it waits for its limit, and is planned again when it begins
             first = submit(new, now, body=StartToken(again=again), limit=limit)
-        started = await client.launcher.create(new, first)
+        started = await self.launcher.create(new, first)
         if key is not None:
-            await check_same_rerun(client, new, again, planned)
+            await check_same_rerun(stored, new, again, planned)
         return started
 
     async def _from_the_beginning(
@@ -300,32 +300,32 @@ class Reruns:
             return await self._task(view, key, starter)
         options, ancestry = _retry_options(view, key, starter)
         program = await self._program_of(view)
-        return await self.client.launcher.start(program, Raw(view.input), options, ancestry)
+        return await self.launcher.start(program, Raw(view.input), options, ancestry)
 
     async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
         """Return the version that it ran. An execution that failed because its workflow was not deployed takes the
         current version.
         """
-        definitions = self.client.definitions
+        definitions = self.stored.definitions
         if view.definition:
             return await definitions.any_by_hash(view.definition)
         return await definitions.by_name(*parse_target(view.workflow))
 
     async def _task(self, view: ExecutionView, key: str | None, starter: str | None) -> Started:
         """Start a task again in the same queue with the same options."""
-        now = self.client.stack.ledger.now()
+        now = self.stored.stack.ledger.now()
         options, ancestry = _retry_options(view, key, starter)
         new = new_task(view.workflow, view.input, options, now, ancestry)
         queue, given = await self._original_task(view)
-        return await self.client.launcher.create(new, start_task_transition(new, now, queue, given))
+        return await self.launcher.create(new, start_task_transition(new, now, queue, given))
 
     async def _original_task(self, view: ExecutionView) -> tuple[str | None, Mapping[str, Any] | None]:
         """Return the queue and the options of a task: those given by a script, if it comes from one."""
-        stored = await self.client.stack.archive.execution(view.id)
+        stored = await self.stored.stack.archive.execution(view.id)
         if stored is not None and stored.relation == "task":
             return None, decode_task(stored.input).options
-        started = read_task(await self.client.events(view.id, 0, FIRST_EVENTS))
-        limit = limited(self.client.task_limit(view.workflow))
+        started = read_task(await self.stored.events(view.id, 0, FIRST_EVENTS))
+        limit = limited(self.stored.task_limit(view.workflow))
         return (started.queue, started.options or limit) if started is not None else (None, limit)
 
 

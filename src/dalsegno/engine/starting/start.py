@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Raw
 
@@ -19,6 +19,7 @@ from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
+from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import EngineLimits
@@ -37,10 +38,6 @@ from dalsegno.model.ids import derive, execution_id_for_key, new_execution_id
 from dalsegno.model.limits import LONGEST_KEY, Concurrency, read_concurrency
 from dalsegno.model.token import DEFAULT_QUEUE, NewToken
 from dalsegno.model.transition import Applied, Outcome, Refused, Transition
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
-    from dalsegno.engine.worker.worker import Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,9 +305,29 @@ def start_task_transition(
     return start_task(new, now, token, options)
 
 
+class LocalWorker(Protocol):
+    """The worker of this process, as starts see it: it may keep the first tokens of an execution."""
+
+    def offer(self, transition: Transition, workflow: str) -> tuple[Transition, list[NewToken]]:
+        """Return a start that asks to keep its first tokens here, and those tokens."""
+
+    def concluded(self, workflow: str, kept: list[NewToken]) -> None:
+        """Release the slots reserved for a start, whatever its outcome."""
+
+    def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied, name: str) -> None:
+        """Run the kept tokens of a start. ``name`` is that of the offer."""
+
+    def give_up_name(self, name: str) -> None:
+        """Give up a name under which tokens may be leased that the worker does not know of."""
+
+
 class Launcher:
-    def __init__(self, client: Client) -> None:
-        self.client = client
+    def __init__(self, stored: StoredExecutions) -> None:
+        self.stored = stored
+        self.worker: LocalWorker | None = None
+        """The worker of this process, if one runs: it continues executions that are started here."""
+        self.notice_due: Callable[[float], None] = lambda due: None
+        """Receives due times that no commit of this process reports."""
         self.announce: Callable[[str], None] = lambda execution: None
         """Called with the id of every execution that is about to be created."""
 
@@ -331,12 +348,12 @@ class Launcher:
         ancestry: Ancestry = NO_ANCESTRY,
     ) -> tuple[NewExecution, Transition]:
         """Run all checks of a start and return the commit it would make. Nothing is stored."""
-        client = self.client
-        now = client.stack.ledger.now()
+        stored = self.stored
+        now = stored.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
-        new = new_execution(program, payload, options, now, client.limits, ancestry)
-        await check_input(program, new.input, client.limits, client.offload, client.in_thread)
-        limit = await workflow_limit(program, new, now, client.limits, client.offload)
+        new = new_execution(program, payload, options, now, stored.limits, ancestry)
+        await check_input(program, new.input, stored.limits, stored.offload, stored.in_thread)
+        limit = await workflow_limit(program, new, now, stored.limits, stored.offload)
         if options.limit is not None:
             if limit is not None:
                 raise InvalidInput(f"the workflow '{new.workflow}' {OTHER_LIMIT}")
@@ -345,13 +362,13 @@ class Launcher:
         return new, submit(new, now, due, limit=limit) if waits else start_transition(program, new, now)
 
     async def start_task(self, name: str, payload: Any, options: StartOptions, queue: str | None) -> Started:
-        client = self.client
+        stored = self.stored
         raw = encode_value(payload, "the input")
-        refuse_large(raw, "the input", client.limits)
-        now = client.stack.ledger.now()
+        refuse_large(raw, "the input", stored.limits)
+        now = stored.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
         new = new_task(name, raw, options, now, NO_ANCESTRY)
-        limit = client.task_limit(name)
+        limit = stored.task_limit(name)
         delayed = submit(new, now, due, StartToken(queue, limit)) if due is not None else None
         first = delayed or start_task_transition(new, now, queue, limited(limit))
         return await self.create(new, first, options)
@@ -359,7 +376,7 @@ class Launcher:
     async def start_ordered(self, order: StartOrder, starter: str | None = None) -> Started:
         notify = encode_notice(order.notify) if order.notify is not None else None
         ancestry = Ancestry(order.execution, order.parent, order.relation, notify)
-        program = await self.client.ordered_program(order)
+        program = await self.stored.definitions.ordered(order)
         limit = read_concurrency(order.concurrency) if order.concurrency is not None else None
         options = StartOptions(
             None, order.idempotency_key, order.tags, order.priority, starter=starter, limit=limit
@@ -387,16 +404,16 @@ class Launcher:
         if options is not None and options.connection is not None:
             return await self._commit_with_the_caller(options.connection, transition)
         self.announce(new.id)
-        worker = self.client.worker
+        worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
             transition, kept = worker.offer(transition, new.workflow)
-        self.client.endings.started(new.id)
+        self.stored.endings.started(new.id)
         # A cancelled caller does not cancel the commit: kept tokens are run all the same.
         then = (
             partial(_take_up, worker, new, kept, transition.worker) if worker is not None and kept else None
         )
-        return await self.client.committer.commit(
+        return await self.stored.committer.commit(
             transition, wait_for_store=False, then=then, workflow=new.workflow
         )
 
@@ -404,17 +421,17 @@ class Launcher:
         """Commit in the caller's own transaction: the execution becomes visible when that is committed, and never if
         it is rolled back.
         """
-        transactions = self.client.stack.transactions
+        transactions = self.stored.stack.transactions
         if transactions is None:
             raise UsageError("a start in your own transaction needs a store on SQLite or PostgreSQL")
         outcome = await transactions.start(connection, transition)
         if isinstance(outcome, Applied) and outcome.next_due is not None:
-            self.client.notice_due(outcome.next_due)
+            self.notice_due(outcome.next_due)
         return outcome
 
 
 def _take_up(
-    worker: Worker, new: NewExecution, kept: list[NewToken], name: str, outcome: Outcome | None
+    worker: LocalWorker, new: NewExecution, kept: list[NewToken], name: str, outcome: Outcome | None
 ) -> None:
     """Hand the tokens kept by the first commit to the worker, under the name of the offer."""
     worker.concluded(new.workflow, kept)

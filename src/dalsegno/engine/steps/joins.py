@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from dalsegno.core.graph import join
 from dalsegno.core.graph.complete import Run
-from dalsegno.core.graph.context import EMPTY, Context, key_of, value
 from dalsegno.core.graph.ending import output_failure, output_roots, output_value
 from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import Body, Fan, ItemResult, decode_result
+from dalsegno.core.graph.token_body import EMPTY, Body, Context, Fan, ItemResult, decode_result, key_of, value
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits

@@ -18,6 +18,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dalsegno.core.values import decode_value
+from dalsegno.engine.remote.declarations import Declaration, schema_of_output
 from dalsegno.engine.worker.capabilities import RunsInProgram
 from dalsegno.errors import InvalidInput, NotFound
 from dalsegno.lang.python import DurableRemoteTask
@@ -219,6 +220,20 @@ class Tasks:
     def remote(self) -> list[Task]:
         """Return the remote tasks, by name."""
         return [self._tasks[name] for name in sorted(self._tasks) if self._tasks[name].is_remote]
+
+    def declarations(self) -> list[Declaration]:
+        """Return the remote tasks as other processes see them."""
+        return [
+            Declaration(
+                task.name,
+                task.queue or "",
+                task.retry,
+                task.timeout,
+                schema_of_output(task.returns),
+                task.docs,
+            )
+            for task in self.remote()
+        ]
 
     def limit_of(self, name: str) -> dict[str, Any] | None:
         """Return the task's ``concurrency``, as an option of a call."""

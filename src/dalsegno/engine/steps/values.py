@@ -1,39 +1,44 @@
-"""Values of steps: loading the parts of a context that a step needs, and storing results.
+"""Values of steps: loading the parts of a context that a step needs, and storing results within a limit.
 
 - Small values are in the token itself; only pages and large outputs are read from the ledger. Both are immutable, so
   a small cache serves the items of a split that all reference the same list.
 - Values to be stored are checked, encoded once, and put into a blob if they are large.
+- The blobs of an execution, and the larger values in its rows, are counted against the limit ``stored_bytes``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from time import monotonic
 from typing import Any
 
 from msgspec import Raw
 
-from dalsegno.core.graph.context import (
+from dalsegno.core.graph.step_input import Result
+from dalsegno.core.graph.token_body import (
     BLOB,
     ITEM,
     KEY,
     OUTPUT,
     VALUE,
+    Body,
     Context,
     Entry,
+    Loop,
     decode_page,
     key_of,
     reference_name,
 )
-from dalsegno.core.graph.step_input import Result
-from dalsegno.core.graph.token_body import Body, Loop
 from dalsegno.core.values import Survey, decode_value, encode_small, encode_surveyed
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import SLICE, is_light, refuse_if_light
 from dalsegno.errors import InternalError, LimitExceeded
 from dalsegno.lang.runtime.limits import Heavy
+from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
+from dalsegno.model.transition import Transition
 from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 
@@ -251,3 +256,81 @@ def refuse_size(size: int, what: str, limit: int) -> None:
             f"{what} is {size:,} bytes of JSON, more than the limit value_bytes of {limit:,}; "
             "keep large data elsewhere and pass a reference to it"
         )
+
+
+# -- stored bytes --------------------------------------------------------------------------------------------------
+
+SMALL = 1024
+"""Bytes up to which values in rows do not count: they are bounded by the rate of steps."""
+AT_ONCE = 1024 * 1024
+"""Bytes in rows that are added to the store's count at a time."""
+REMEMBERED = 10_000
+"""Executions whose uncounted bytes are remembered."""
+
+_NAME = re.compile(rb'"([0-9a-f]{64})"')
+
+
+class Storage:
+    """The blobs of a store within the limit ``stored_bytes``.
+
+    Blobs are counted when they are put. Bytes in rows are summed in memory and added to the store's count by the
+    mebibyte, so that a step needs no additional statement. Each process may lag behind by that much.
+    """
+
+    def __init__(self, blobs: Blobs, limit: int) -> None:
+        self.limit = limit
+        self._blobs = blobs
+        self._uncounted: OrderedDict[str, int] = OrderedDict()
+
+    async def put(
+        self, execution: str, data: bytes, *, turn: int | None = None, limit: int | None = None
+    ) -> str:
+        return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
+
+    async def stored(self, execution: str) -> int:
+        return await self._blobs.stored(execution)
+
+    async def get(self, execution: str, blob: str) -> bytes:
+        return await self._blobs.get(execution, blob)
+
+    async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
+        await self._blobs.prune(execution, turn, keep)
+
+    async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
+        before = self._uncounted.pop(execution, 0)
+        size += before
+        if abs(size) >= AT_ONCE:
+            try:
+                await self._blobs.charge(execution, size, limit=self.limit if limit is None else limit)
+            except LimitExceeded:
+                self._uncounted[execution] = self._uncounted.get(execution, 0) + before
+                raise
+            return
+        self._uncounted[execution] = size
+        if len(self._uncounted) > REMEMBERED:
+            self._uncounted.popitem(last=False)
+
+
+def bytes_in_rows(transition: Transition) -> int:
+    """Return the bytes that a transition adds to an execution's rows, counting only larger values. Its history does
+    not count: it has no limit.
+    """
+    size = 0
+    for effect in transition.effects:
+        kind = type(effect)
+        if kind is SpawnToken:
+            data = effect.token.data  # type: ignore[union-attr]
+        elif kind is StoreOutput or kind is ResolveSlot:
+            data = effect.data  # type: ignore[union-attr]
+        elif kind is SettlePromise:
+            data = effect.completion.data  # type: ignore[union-attr]
+        else:
+            continue
+        if data is not None and len(data) > SMALL:
+            size += len(data)
+    return size
+
+
+def blob_names(parts: Iterable[bytes]) -> frozenset[str]:
+    """Return the names of blobs in a snapshot and its pages, including values that look like names."""
+    return frozenset([name.decode() for part in parts for name in _NAME.findall(part)])

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable
 from difflib import get_close_matches
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -32,11 +32,13 @@ from dalsegno.core.scripts.ending import CANCELLED, error_object, fail_at_start
 from dalsegno.core.scripts.token_bodies import encode_body, failed, succeeded
 from dalsegno.engine.committer import Outage, Pause
 from dalsegno.engine.definitions import Program, deployed_names
+from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.troubles import CLEANUP, StuckReason
 from dalsegno.engine.scripts.cleanup import taken_up
 from dalsegno.engine.scripts.failures import class_names
 from dalsegno.engine.scripts.programs import ScriptProgram
-from dalsegno.engine.starting.start import never_started
+from dalsegno.engine.starting.start import Launcher, never_started
 from dalsegno.engine.subprocesses.job_pool import Requester, requester
 from dalsegno.errors import (
     BadConfiguration,
@@ -57,9 +59,6 @@ from dalsegno.model.execution import ENDED, NOT_ENDED, ExecutionView
 from dalsegno.model.transition import Refused, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.ledger import OutboxEntry
-
-if TYPE_CHECKING:
-    from dalsegno.engine.client import Client
 
 REMEMBERED = 10_000
 MOST_BELOW = 50
@@ -153,10 +152,12 @@ LONGEST_COMPARED = 100
 
 
 class Outbox:
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self.ledger = client.stack.ledger
-        self.nesting = Nesting(client.stack.archive, client.limits.child_depth)
+    def __init__(self, stored: StoredExecutions, launcher: Launcher, cancellation: Cancellation) -> None:
+        self.stored = stored
+        self.launcher = launcher
+        self.cancellation = cancellation
+        self.ledger = stored.stack.ledger
+        self.nesting = Nesting(stored.stack.archive, stored.limits.child_depth)
         self.outage = Outage()
         self.delivered = 0
         self.started: Callable[[str | None, str], None] = lambda parent, execution: None
@@ -285,7 +286,7 @@ class Outbox:
             return
         try:
             self.nesting.check(order, above)
-            await self.client.start_ordered(order)
+            await self.launcher.start_ordered(order)
         except InvalidDefinition:
             raise
         except UsageError as error:
@@ -302,7 +303,7 @@ class Outbox:
         """
         if not above:
             return False
-        states = await self.client.stack.archive.states(above)
+        states = await self.stored.stack.archive.states(above)
         lost = [place for place, name in enumerate(above) if states.get(name) in ("FAILED", "CANCELLED")]
         if not lost:
             return False
@@ -329,17 +330,17 @@ class Outbox:
             "'%s', ordered by %s, was not started: %s", order.workflow, order.parent, error.message
         )
         new = never_started(order, await self._program(order), self.ledger.now())
-        outcome = await self.client.committer.commit(fail_at_start(new, error, new.created_at))
+        outcome = await self.stored.committer.commit(fail_at_start(new, error, new.created_at))
         if isinstance(outcome, Refused):
             logger.error("the failed start %s cannot be stored: %s", order.execution, outcome.message)
         if order.parent is not None:
             event = self._child_ended(order.workflow, order.execution, error, detached=True)
-            await self.client.committer.commit(Transition(order.parent, (TakeOrder(entry),), (event,)))
+            await self.stored.committer.commit(Transition(order.parent, (TakeOrder(entry),), (event,)))
 
     async def _program(self, order: StartOrder) -> Program | ScriptProgram | None:
         """Return the program of an order; None if there is none."""
         try:
-            return await self.client.ordered_program(order)
+            return await self.stored.definitions.ordered(order)
         except UsageError:
             return None
 
@@ -349,7 +350,7 @@ class Outbox:
         if not isinstance(error, NotFound):
             return ErrorValue("INVALID_INPUT", str(error))
         name = order.workflow.partition(VERSION_SIGN)[0]
-        deployed = await deployed_names(self.client.stack.archive)
+        deployed = await deployed_names(self.stored.stack.archive)
         others = [known for known in deployed if known != name]
         close = get_close_matches(name[:LONGEST_COMPARED], others, n=1)
         hint = f"did you mean '{close[0]}'? If not, deploy" if close else "deploy"
@@ -357,7 +358,7 @@ class Outbox:
 
     async def _ended(self, entry: OutboxEntry) -> None:
         notice = decode_notice(entry.data)
-        view = await self.client.stack.archive.execution(entry.execution)
+        view = await self.stored.stack.archive.execution(entry.execution)
         if view is None:
             error: ErrorValue | None = ErrorValue(
                 "NOT_FOUND", f"execution {entry.execution} has been removed"
@@ -391,7 +392,7 @@ class Outbox:
         """Notify the waiting execution once, however many processes carry out the entry: the commit ensures that."""
         effect = await self._effect(notice, child, output, error)
         # The outcome does not matter: a parent that has ended needs no notice.
-        await self.client.committer.commit(Transition(notice.execution, (TakeOrder(entry), effect), (event,)))
+        await self.stored.committer.commit(Transition(notice.execution, (TakeOrder(entry), effect), (event,)))
 
     async def _effect(
         self, notice: Notice, child: str, output: bytes | None, error: ErrorValue | None
@@ -399,7 +400,7 @@ class Outbox:
         if notice.promise is not None:
             if error is not None:
                 return SettlePromise(failed(notice.promise, error), repeatable=True)
-            result = await self.client.results.of_raw(
+            result = await self.stored.results.of_raw(
                 notice.execution, output or b"null", "the child's output"
             )
             return SettlePromise(succeeded(notice.promise, result), repeatable=True)
@@ -413,7 +414,7 @@ class Outbox:
 
     async def _cancel_one(self, order: CancelOrder) -> None:
         try:
-            await self.client.cancel(order.execution, order.reason)
+            await self.cancellation.cancel(order.execution, order.reason)
         except (NotFound, Conflict):
             return
 
@@ -425,7 +426,7 @@ class Outbox:
         kept = await self._still_awaited(order)
         where = ExecutionFilter(parent=order.execution, relations=("child",))
         before: str | None = None
-        while page := await self.client.executions(where, before):
+        while page := await self.stored.executions(where, before):
             for child in page:
                 if child.state not in ENDED and child.id not in kept:
                     await self._cancel_one(CancelOrder(child.id, order.reason))
@@ -435,7 +436,7 @@ class Outbox:
         """Record a dead letter. People drop it, or a new execution that continues the clean-up does; that one may
         have been started while the entry was in flight.
         """
-        stack = self.client.stack
+        stack = self.stored.stack
         await stack.records.put(CLEANUP, entry.execution, entry.data)
         if await taken_up(stack.archive, [entry.execution]):
             await stack.records.remove(CLEANUP, entry.execution)

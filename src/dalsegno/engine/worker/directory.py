@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from dalsegno.core.diagnosis import Lost, Wait, command, needing
 from dalsegno.engine.remote.declarations import LastClaim, RemoteDeclarations, read_claim, read_declaration
-from dalsegno.engine.remote.lease_owners import remote_worker_of
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.suggestion import listed
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, TokenView, module_of
@@ -33,9 +32,6 @@ from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger, WorkerView
 from dalsegno.ports.records import Record
 from dalsegno.version import __version__
-
-if TYPE_CHECKING:
-    from dalsegno.engine.worker.worker import Worker
 
 
 def worker_name() -> str:
@@ -139,7 +135,18 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerInfo).decode
 
 
-def describe(worker: Worker, clock: Clock) -> Callable[[], bytes]:
+class ServingWorker(Protocol):
+    """A worker of this process, as its description reads it."""
+
+    concurrency: int
+    running: dict[str, Lease]
+    offers: Callable[[], tuple[str, ...]]
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
+
+def describe(worker: ServingWorker, clock: Clock) -> Callable[[], bytes]:
     """Return a function that describes the worker. It is called from the heartbeat's thread, so it only copies."""
     since, host = clock.now(), socket.gethostname()
 
@@ -485,3 +492,32 @@ def _who_claims(remote: RemoteQueue) -> str:
 
 def _declared(tasks: Sequence[str]) -> str:
     return f"remote task{'s' if len(tasks) > 1 else ''} {listed(tasks)}"
+
+
+# -- names of lease owners that are remote workers: worker, incarnation and API key ------------------------------
+
+PREFIX = "remote:"
+"""Prefix of the names under which remote workers hold leases."""
+KEY_SIGN = "@"
+"""Separator between such a name and the id of the worker's key."""
+
+
+def owner_of(worker: str, incarnation: str, key: str) -> str:
+    """Return the name of a lease owner. It includes the key, so that every server of the store knows who may answer
+    for a lease.
+    """
+    return f"{PREFIX}{worker}:{incarnation}" + (f"{KEY_SIGN}{key}" if key else "")
+
+
+def remote_key_of(owner: str | None) -> str:
+    """Return the API key of a remote worker's lease; empty if it was taken without one."""
+    if owner is None or not owner.startswith(PREFIX):
+        return ""
+    return owner.rpartition(":")[2].partition(KEY_SIGN)[2]
+
+
+def remote_worker_of(owner: str | None) -> str | None:
+    """Return the remote worker of a lease owner; None if it is no remote worker."""
+    if owner is None or not owner.startswith(PREFIX):
+        return None
+    return owner[len(PREFIX) :].rpartition(":")[0]

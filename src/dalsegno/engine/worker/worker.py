@@ -25,10 +25,9 @@ from dalsegno.engine.tracing import Observer
 from dalsegno.engine.worker.capabilities import NotRunnableHere
 from dalsegno.engine.worker.continuation import Continuation, kept_leases
 from dalsegno.engine.worker.heartbeat import Names
-from dalsegno.engine.worker.obsolete_runs import ObsoleteRuns
+from dalsegno.engine.worker.long_runs import LongRuns, ObsoleteRuns
 from dalsegno.engine.worker.release import TokenReleaser
 from dalsegno.engine.worker.slot_shares import UNKNOWN, HeldSlot, SlotShares, current_lease
-from dalsegno.engine.worker.started_events import LongRuns
 from dalsegno.errors import BadConfiguration, InternalError, InvalidInput, OperatorError
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.execution import NewExecution

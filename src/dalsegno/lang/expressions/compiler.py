@@ -13,6 +13,7 @@ from dalsegno.lang.expressions.syntax.precedence import COMPARISONS
 from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
     Binary,
+    Block,
     Chain,
     Conditional,
     Entry,
@@ -31,7 +32,6 @@ from dalsegno.lang.expressions.syntax.tree import (
     TextTemplate,
     Unary,
 )
-from dalsegno.lang.flow.syntax.statements import Block
 from dalsegno.lang.runtime.code import CodeUnit, FunctionCode
 from dalsegno.lang.runtime.instructions import BINARY_NAMES, LOOSE_START, UNARY_NAMES
 from dalsegno.lang.runtime.opcodes import Op

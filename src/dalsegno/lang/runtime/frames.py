@@ -6,7 +6,8 @@ answer; its kinds are in stdlib/callbacks.py. Neither uses Python's own stack.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeAlias
 
 from dalsegno.lang.runtime.code import FunctionCode
 from dalsegno.lang.values.kinds import Cell, Host, Value
@@ -46,3 +47,14 @@ class CallbackFrame(Protocol):
 
     def result(self, host: Host) -> Value:
         """Return the library function's own result."""
+
+
+Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
+"""The signature of an instruction's handler.
+
+The first argument is the machine; some opcodes occur only in expressions or only in scripts. The last two are the
+instruction's operands, or the objects they refer to (see prepared_code.py).
+"""
+Step: TypeAlias = "tuple[Handler, Any, Any]"
+Steps: TypeAlias = "tuple[Step, ...]"
+"""The prepared instructions of one function."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.flow.runtime.instructions import HANDLERS as SCRIPT_HANDLERS
 from dalsegno.lang.runtime.code import FunctionCode
 from dalsegno.lang.runtime.effects import ErrorValue
-from dalsegno.lang.runtime.frames import Frame
+from dalsegno.lang.runtime.frames import Frame, Handler
 from dalsegno.lang.runtime.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, COPIED, SliceUsed
 from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.operators import LOOSE, STRICT, Operator
@@ -22,13 +22,6 @@ if TYPE_CHECKING:
     from dalsegno.lang.runtime.interpreter import Evaluation, Interpreter
 
 MAX_PATH_SHOWN = 120
-
-Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
-"""The signature of a handler.
-
-The first argument is the `Interpreter`; some opcodes occur only in expressions or only in scripts. The last two are the
-instruction's operands, or the objects they refer to (see prepared_code.py).
-"""
 
 
 def _not(value: Value) -> Value:

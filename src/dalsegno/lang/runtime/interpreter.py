@@ -12,9 +12,8 @@ from typing import Any
 
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded
 from dalsegno.lang.runtime.code import CodeUnit
-from dalsegno.lang.runtime.frames import CallbackFrame, Frame
+from dalsegno.lang.runtime.frames import CallbackFrame, Frame, Steps
 from dalsegno.lang.runtime.limits import SliceUsed
-from dalsegno.lang.runtime.prepared_code import Steps
 from dalsegno.lang.stdlib import call_method
 from dalsegno.lang.values.kinds import Builtin, Cell, FunctionValue, Host, Vacant, Value, kind_of
 from dalsegno.lang.values.members import absent

@@ -6,16 +6,14 @@ Constants, names, functions, operators and places are looked up once, before the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from dalsegno.lang.runtime.code import CodeUnit, Instruction
-from dalsegno.lang.runtime.instructions import BINARY, BINARY_HANDLERS, HANDLERS, UNARY, Handler, looking_up
+from dalsegno.lang.runtime.frames import Step, Steps
+from dalsegno.lang.runtime.instructions import BINARY, BINARY_HANDLERS, HANDLERS, UNARY, looking_up
 from dalsegno.lang.runtime.limits import COPIED
 from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
-
-Step: TypeAlias = "tuple[Handler, Any, Any]"
-Steps: TypeAlias = "tuple[Step, ...]"
 
 _FIRST: dict[int, Callable[[CodeUnit, int], Any]] = {
     **dict.fromkeys(

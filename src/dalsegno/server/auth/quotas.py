@@ -217,6 +217,16 @@ class KeyUsage:
         stored.count += starts
         return caller.key
 
+    async def starter_unless(self, archive: Archive, caller: Caller, made: str | None) -> str | None:
+        """Return the key that one execution is counted for. If an earlier call with the same idempotency key has
+        ``made`` the execution, it is returned even if the quota is exhausted."""
+        try:
+            return await self.starter(archive, caller)
+        except StoredQuotaExceeded:
+            if made is None or await archive.outline(made) is None:
+                raise
+            return None
+
     async def _count(self, archive: Archive, key: str, limit: int) -> _Stored:
         """Return a recent count plus the starts of this process since. Runs one count at a time."""
         use = self._use(key)

@@ -1,96 +1,20 @@
-"""Sources of definitions in requests: JSON with a document or a text in it, or a bare graph or script as the body.
-
-A start may include its definition, which is stored only after the whole start has been checked.
-"""
+"""Sources of definitions in requests: JSON with a document or a text in it, or a bare graph or script as the body."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from itertools import islice
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
-from msgspec import Raw
 from pydantic import ValidationError
 
 from dalsegno.core.json_fields import is_graph, read_object, read_parts
-from dalsegno.engine.definitions import Program
-from dalsegno.engine.scripts.programs import ScriptProgram
-from dalsegno.engine.starting.idempotency import check_same_start, used_before
-from dalsegno.engine.starting.start import Started, StartOptions
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
 from dalsegno.job_process import value_of
-from dalsegno.model.definition import Definition
-from dalsegno.model.execution import NewExecution
-from dalsegno.model.ids import execution_id_for_key
-from dalsegno.model.transition import Transition
-from dalsegno.server.auth.access import Caller
-from dalsegno.server.executions.definitions import prepare_inline, store
-from dalsegno.server.executions.idempotency import starter_of
 from dalsegno.server.schemas.definitions import DefinitionSource
-from dalsegno.server.services import ServerServices
-
-Plan: TypeAlias = Callable[
-    [Program | ScriptProgram, Any, StartOptions], Awaitable[tuple[NewExecution, Transition]]
-]
-"""The check and planning of a start or submission."""
-
-
-async def start_inline(
-    services: ServerServices,
-    caller: Caller,
-    given: Raw | str,
-    payload: Any,
-    options: StartOptions,
-    plan: Plan,
-) -> Started:
-    """Start an execution from a definition in the request. A repeated idempotency key returns the earlier execution
-    and stores nothing; the same key with a different request raises KeyReused."""
-    client = services.client
-    checked = await prepare_inline(services, given)
-    content = checked.hash
-    known = await used_before(client, checked.name, options.idempotency_key)
-    if known is not None:
-        await check_same_start(client, known, payload, options, content)
-        return Started(known.id, is_new=False)
-    options = await counted_options(services, caller, checked.name, options)
-    unstored = Definition(checked.name, 0, checked.hash, checked.kind, checked.source)
-    provisional = await client.definitions.provisional(unstored)
-    await plan(provisional, payload, options)
-    definition = await store(services, caller, checked, given if isinstance(given, str) else None)
-    client.definitions.keep(definition, provisional)
-    program = await client.definitions.by_name(definition.name, definition.version)
-    started = await create_planned(services, program, payload, options, plan)
-    if not started.is_new:  # a concurrent call with the same key was first
-        view = await client.status(started.execution)
-        await check_same_start(client, view, payload, options, content)
-    return started
-
-
-async def counted_options(
-    services: ServerServices, caller: Caller, name: str, options: StartOptions
-) -> StartOptions:
-    """Return the options with the key that the execution is counted for. An earlier start with the same idempotency
-    key is returned even if the quota is exhausted."""
-    key = options.idempotency_key
-    made = execution_id_for_key(name, key) if key is not None else None
-    return replace(options, starter=await starter_of(services, caller, made))
-
-
-async def create_planned(
-    services: ServerServices,
-    program: Program | ScriptProgram,
-    payload: Any,
-    options: StartOptions,
-    plan: Plan,
-) -> Started:
-    new, transition = await plan(program, payload, options)
-    return await services.client.launcher.create(new, transition, options)
-
 
 JSON = "application/json"
 YAML = ("application/yaml", "application/x-yaml", "text/yaml")

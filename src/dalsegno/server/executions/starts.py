@@ -1,31 +1,66 @@
-"""Starts of deployed workflows: one, or a batch in one call."""
+"""Starts: of deployed workflows, of definitions that come with the request, and of a batch in one call.
+
+A definition that comes with a start is stored only after the whole start has been checked.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Annotated, Any, TypeAlias
 
-from dalsegno.engine.starting.idempotency import check_same_start
+from fastapi import Header, Response, status
+from msgspec import Raw
+
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.starting.idempotency import check_same_start, used_before
 from dalsegno.engine.starting.start import Started, StartOptions
+from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
 from dalsegno.errors import DalSegnoError, InvalidInput
-from dalsegno.model.definition import VERSION_SIGN, Version, parse_target, read_version
+from dalsegno.model.definition import VERSION_SIGN, Definition, Version, parse_target, read_version
+from dalsegno.model.execution import NewExecution
+from dalsegno.model.ids import execution_id_for_key
+from dalsegno.model.transition import Transition
 from dalsegno.server.auth.access import Caller
-from dalsegno.server.executions.sources import Plan, counted_options, create_planned
-from dalsegno.server.executions.tracing import traced
+from dalsegno.server.executions.definitions import prepare_inline, store
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.problems import document_of, internal_error, retry_after
-from dalsegno.server.schemas.executions import BatchResult, BatchStart, StartFields, StartRequest
+from dalsegno.server.http.replies import whole
+from dalsegno.server.schemas.executions import BatchResult, BatchStart, Execution, StartFields, StartRequest
 from dalsegno.server.services import ServerServices
 
 CHUNK = 100
 """Starts of a batch that are processed at a time; the store commits them together."""
+
+USED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": Execution, "description": "The key was used before: that execution."}
+}
+
+TraceParent = Annotated[
+    str | None,
+    Header(max_length=200, description="W3C trace context; the execution's trace links to it, by a tag."),
+]
+
+Plan: TypeAlias = Callable[
+    [Program | ScriptProgram, Any, StartOptions], Awaitable[tuple[NewExecution, Transition]]
+]
+"""The check and planning of a start or submission."""
 
 
 def options_of(request: StartFields, key: str | None, traceparent: str | None) -> StartOptions:
     return StartOptions(
         None, key, traced(request.tags, traceparent), request.priority, request.delay, request.start_at
     )
+
+
+def traced(tags: Mapping[str, str], header: str | None) -> dict[str, str]:
+    """Add the tag that the tracing of every process reads. An invalid trace context is ignored: it is no reason to
+    refuse a start."""
+    if header is None or read_traceparent(header) is None:
+        return dict(tags)
+    return {TRACEPARENT: header, **tags}
 
 
 def plan_of(services: ServerServices, request: StartFields) -> Plan:
@@ -60,6 +95,70 @@ def target_of(workflow: str | None, given: int | str | None) -> tuple[str, Versi
             " name the version in one of them"
         )
     return name, version if named is None else named
+
+
+async def start_inline(
+    services: ServerServices,
+    caller: Caller,
+    given: Raw | str,
+    payload: Any,
+    options: StartOptions,
+    plan: Plan,
+) -> Started:
+    """Start an execution from a definition in the request. A repeated idempotency key returns the earlier execution
+    and stores nothing; the same key with a different request raises KeyReused."""
+    client = services.client
+    checked = await prepare_inline(services, given)
+    content = checked.hash
+    known = await used_before(client, checked.name, options.idempotency_key)
+    if known is not None:
+        await check_same_start(client, known, payload, options, content)
+        return Started(known.id, is_new=False)
+    options = await counted_options(services, caller, checked.name, options)
+    unstored = Definition(checked.name, 0, checked.hash, checked.kind, checked.source)
+    provisional = await client.definitions.provisional(unstored)
+    await plan(provisional, payload, options)
+    definition = await store(services, caller, checked, given if isinstance(given, str) else None)
+    client.definitions.keep(definition, provisional)
+    program = await client.definitions.by_name(definition.name, definition.version)
+    started = await create_planned(services, program, payload, options, plan)
+    if not started.is_new:  # a concurrent call with the same key was first
+        view = await client.status(started.execution)
+        await check_same_start(client, view, payload, options, content)
+    return started
+
+
+async def counted_options(
+    services: ServerServices, caller: Caller, name: str, options: StartOptions
+) -> StartOptions:
+    """Return the options with the key that the execution is counted for. An earlier start with the same idempotency
+    key is returned even if the quota is exhausted."""
+    key = options.idempotency_key
+    made = execution_id_for_key(name, key) if key is not None else None
+    return replace(
+        options, starter=await services.usage.starter_unless(services.client.stack.archive, caller, made)
+    )
+
+
+async def create_planned(
+    services: ServerServices,
+    program: Program | ScriptProgram,
+    payload: Any,
+    options: StartOptions,
+    plan: Plan,
+) -> Started:
+    new, transition = await plan(program, payload, options)
+    return await services.client.launcher.create(new, transition, options)
+
+
+async def answer_for(services: ServerServices, started: Started, response: Response) -> Execution:
+    """Return the execution with status 201, or 200 if an earlier call created it."""
+    if not started.is_new:
+        response.status_code = status.HTTP_200_OK
+    response.headers["Location"] = f"/v1/executions/{started.execution}"
+    if started.begun is not None:
+        return Execution.begun(started.begun)
+    return Execution.of(await whole(services, started.execution))
 
 
 # -- batches --------------------------------------------------------------------------------------------------

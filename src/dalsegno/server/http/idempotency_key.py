@@ -1,4 +1,4 @@
-"""The header ``Idempotency-Key``: its syntax, and the routes that accept it."""
+"""The header ``Idempotency-Key``: its syntax, the routes that accept it, and the same key in a body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from fastapi import Header
 from fastapi.routing import APIRoute
 from pydantic import AfterValidator
 
+from dalsegno.errors import InvalidInput
+
 KEY_HEADER = "Idempotency-Key"
+SHOWN = 100
+"""Characters of a key that messages show."""
 
 
 def _as_sent(header: str | None) -> str | None:
@@ -37,3 +41,13 @@ def takes_key(route: object) -> bool:
     if not isinstance(route, APIRoute):
         return False
     return any(field.alias == KEY_HEADER for field in route.dependant.header_params)
+
+
+def one_key(header: str | None, body: str | None, field: str = "idempotency_key") -> str | None:
+    """Return the key from the header or the body. Raises InvalidInput if they differ."""
+    if header is not None and body is not None and header != body:
+        raise InvalidInput(
+            f"/body/{field}: it says {body[:SHOWN]!r}, and the header {KEY_HEADER} {header[:SHOWN]!r};"
+            " send one of them, or the same twice"
+        )
+    return body if body is not None else header

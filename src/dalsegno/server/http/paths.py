@@ -8,6 +8,7 @@ name is taken from the path.
 
 from __future__ import annotations
 
+import logging
 import re
 from urllib.parse import unquote
 
@@ -137,3 +138,29 @@ def separated(scope: Scope) -> str:
 def joined(text: str) -> str:
     """Return a name, or a whole path for display, with its slashes restored."""
     return text.replace(SLASH, "/")
+
+
+# -- the log of the HTTP server ------------------------------------------------------------------------------------
+
+ACCESS_LOG = "uvicorn.access"
+PATH = 2
+"""Index of the path with its query in a record's arguments: address, method, path, version, status."""
+
+
+class RedactPaths(logging.Filter):
+    """Replace tokens in paths; every line passes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        args = record.args
+        if isinstance(args, tuple) and len(args) > PATH:
+            path = str(args[PATH]).partition("?")[0]
+            shown = without_secrets(path)
+            if shown != path:
+                record.args = (*args[:PATH], shown, *args[PATH + 1 :])
+        return True
+
+
+def redact_access_log() -> None:
+    log = logging.getLogger(ACCESS_LOG)
+    if not any(isinstance(each, RedactPaths) for each in log.filters):
+        log.addFilter(RedactPaths())

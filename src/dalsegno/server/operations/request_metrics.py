@@ -14,7 +14,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 
 if TYPE_CHECKING:
-    from dalsegno.engine.remote.sessions import Held
+    from dalsegno.engine.tracing import RemoteRun
 
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
 SIZES = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0)
@@ -121,11 +121,9 @@ class Meter:
         self._known.add(workflow)
         return workflow
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         del now
-        self.remote_tasks[
-            self.label(held.question.task), "failed" if failure is not None else "completed"
-        ] += 1
+        self.remote_tasks[self.label(held.task), "failed" if failure is not None else "completed"] += 1
 
     # -- the server -------------------------------------------------------------------------------------------
 

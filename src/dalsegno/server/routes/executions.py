@@ -16,12 +16,18 @@ from dalsegno.model.ids import repeated_execution_id
 from dalsegno.server.auth.access import Caller, caller_of, needs
 from dalsegno.server.executions.bulk import remove_one, run_bulk
 from dalsegno.server.executions.filters import AskedFilter, Cursor, Limit, Page, cursor_after, place_at
-from dalsegno.server.executions.idempotency import USED_BEFORE, answer_for, one_key, starter_of
-from dalsegno.server.executions.sources import start_inline
-from dalsegno.server.executions.starts import options_of, plan_of, run_batch, start_named
-from dalsegno.server.executions.tracing import TraceParent
+from dalsegno.server.executions.starts import (
+    USED_BEFORE,
+    TraceParent,
+    answer_for,
+    options_of,
+    plan_of,
+    run_batch,
+    start_inline,
+    start_named,
+)
 from dalsegno.server.http import deadlines
-from dalsegno.server.http.idempotency_key import IdempotencyKey
+from dalsegno.server.http.idempotency_key import IdempotencyKey, one_key
 from dalsegno.server.http.replies import is_large, outline, streamed_object, whole, with_results
 from dalsegno.server.http.route import Route
 from dalsegno.server.schemas.executions import (
@@ -274,7 +280,7 @@ async def _starter(services: ServerServices, caller: Caller, execution: str, key
     """Count a retry or rerun as a start. Return the key that the new execution is counted for."""
     services.usage.count_starts(caller)
     made = repeated_execution_id(execution, key) if key is not None else None
-    return await starter_of(services, caller, made)
+    return await services.usage.starter_unless(services.client.stack.archive, caller, made)
 
 
 async def _info(services: ServerServices, execution: str) -> ExecutionInfo:

@@ -25,7 +25,6 @@ from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError, NotFound, Unavailable
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, not_given_out, to_cursor
-from dalsegno.server.executions.idempotency import starter_of
 from dalsegno.server.http.route import Route
 from dalsegno.server.operations.health import examine
 from dalsegno.server.operations.metrics import exposition
@@ -67,7 +66,7 @@ async def retry(services: Services, letter: LetterId, http: Request) -> Handled:
     """Retries a dead letter at once. A failed execution is retried as a new execution, whose id is returned."""
     caller = caller_of(http)
     services.usage.count_starts(caller)
-    starter = await starter_of(services, caller, None)
+    starter = await services.usage.starter(services.client.stack.archive, caller)
     return Handled(id=letter, execution=await DeadLetters(services.engine).retry(letter, starter))
 
 

@@ -11,7 +11,7 @@ from dalsegno.errors import NotFound
 from dalsegno.model.execution import UNDER_WAY
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
-from dalsegno.server.executions.idempotency import USED_BEFORE, answer_for, starter_of
+from dalsegno.server.executions.starts import USED_BEFORE, answer_for
 from dalsegno.server.http.idempotency_key import IdempotencyKey
 from dalsegno.server.http.route import Route
 from dalsegno.server.schemas.executions import Execution
@@ -82,7 +82,7 @@ async def trigger(
     caller = caller_of(http)
     services.usage.count_starts(caller)
     order = await book_of(services).trigger(name, idempotency_key)
-    starter = await starter_of(services, caller, order.execution)
+    starter = await services.usage.starter_unless(services.client.stack.archive, caller, order.execution)
     started = await services.client.launcher.start_ordered(order, starter)
     return await answer_for(services, started, response)
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response, status
 
-from dalsegno.core.graph.context import key_of
+from dalsegno.core.graph.token_body import key_of
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.server.auth.access import caller_of, needs
-from dalsegno.server.executions.idempotency import one_key
-from dalsegno.server.executions.sources import start_inline
-from dalsegno.server.http.idempotency_key import IdempotencyKey
+from dalsegno.server.executions.starts import start_inline
+from dalsegno.server.http.idempotency_key import IdempotencyKey, one_key
 from dalsegno.server.http.replies import outline, with_results
 from dalsegno.server.http.route import Route
 from dalsegno.server.routes.executions import ExecutionId

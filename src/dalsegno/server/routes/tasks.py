@@ -3,19 +3,20 @@ people."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
 from dalsegno.core.manual_tasks import Action
 from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
+from dalsegno.engine.remote.sessions import Claimant
 from dalsegno.engine.remote.task_proxy import Answer
 from dalsegno.engine.tracing import traceparent_of
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.route import Route
-from dalsegno.server.operations.remote_workers import claimant_of, hung_up, orchestrator_of
 from dalsegno.server.schemas.tasks import (
     Accepted,
     Claimed,
@@ -43,7 +44,7 @@ async def claim(services: Services, asked: ClaimRequest, request: Request) -> Cl
     """Claims tasks; waits for the first one if there is none. A claimed task must be confirmed by a heartbeat, or
     completed, within ten seconds; then the worker holds it as long as it sends heartbeats. A queue that the key
     does not cover is refused (403, `DS-323`)."""
-    orchestrator = orchestrator_of(services)
+    orchestrator = services.remote_workers()
     deadlines.allow(asked.wait)
     with services.usage.waiting(caller_of(request)):
         found = await orchestrator.claim(
@@ -52,8 +53,8 @@ async def claim(services: Services, asked: ClaimRequest, request: Request) -> Cl
             asked.limit,
             asked.wait,
             tasks=asked.tasks,
-            gone=hung_up(services, request),
-            by=claimant_of(request),
+            gone=_hung_up(services, request),
+            by=_claimant_of(request),
         )
     return Claimed(
         tasks=[TaskInfo.of(task, orchestrator.settings, traceparent_of(task.lease)) for task in found]
@@ -65,10 +66,10 @@ async def heartbeat(services: Services, asked: HeartbeatRequest, request: Reques
     """Extends the leases of the tasks that the worker names, and reclaims those that it omits. The reply lists
     named tasks that the worker does not hold, or never held: it holds only tasks that it claimed with the same
     key."""
-    orchestrator = orchestrator_of(services)
+    orchestrator = services.remote_workers()
     named = [(each.id, each.fence) for each in asked.tasks]
     dropped = [(each.id, each.fence) for each in asked.dropped]
-    lost = await orchestrator.heartbeat(asked.worker, named, claimant_of(request), dropped)
+    lost = await orchestrator.heartbeat(asked.worker, named, _claimant_of(request), dropped)
     return HeartbeatReply(lost=lost, lease_seconds=orchestrator.settings.lease)
 
 
@@ -78,7 +79,7 @@ async def complete(services: Services, task: TaskId, given: CompleteRequest, req
     (`DS-350`); an answer for a task that was claimed with another key gets 403 (`DS-323`)."""
     answer = Answer(given.output)
     return Accepted.of(
-        await orchestrator_of(services).settle(task, given.fence, answer, claimant_of(request))
+        await services.remote_workers().settle(task, given.fence, answer, _claimant_of(request))
     )
 
 
@@ -87,7 +88,7 @@ async def fail(services: Services, task: TaskId, given: FailRequest, request: Re
     """Fails the task. Its retry policy and the error strategy of its node decide what follows."""
     answer = Answer(failure=given.error.failure())
     return Accepted.of(
-        await orchestrator_of(services).settle(task, given.fence, answer, claimant_of(request))
+        await services.remote_workers().settle(task, given.fence, answer, _claimant_of(request))
     )
 
 
@@ -178,3 +179,19 @@ def _who(request: Request, given: HandRequest) -> str | None:
 
 def _settled(task: OpenTask, action: Action, by: str | None) -> HandSettled:
     return HandSettled(id=task.id, execution=task.execution, node=task.node, action=action, by=by)
+
+
+def _claimant_of(request: Request) -> Claimant:
+    """Return the key of a remote worker's call, with the queues it may serve."""
+    caller = caller_of(request)
+    is_operator = caller.key is None or "admin" in caller.scopes
+    return Claimant(caller.key or "", caller.name, caller.queues, is_operator)
+
+
+def _hung_up(services: ServerServices, request: Request) -> Callable[[], Awaitable[bool]]:
+    """Return a check that is true once the caller has disconnected or the server stops."""
+
+    async def gone() -> bool:
+        return services.closing.is_set() or await request.is_disconnected()
+
+    return gone

@@ -28,7 +28,7 @@ from dalsegno.ports.archive import Archive
 from dalsegno.server.schemas.executions import EventInfo
 
 if TYPE_CHECKING:
-    from dalsegno.engine.remote.sessions import Held
+    from dalsegno.engine.tracing import RemoteRun
 
 OPENING = b"retry: 1000\n\n"
 """Sent first, so that the client sees that the stream is open; sets its reconnection delay."""
@@ -216,7 +216,7 @@ class Broadcast:
     def committed(self, transitions: int, seconds: float) -> None:
         """Ignored: only commits matter."""
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         """Ignored: only commits matter."""
 
     def poll_soon(self) -> None:

@@ -26,7 +26,7 @@ from dalsegno.ports.clock import Clock
 from dalsegno.server.streams.execution_feed import ENDINGS, happens
 
 if TYPE_CHECKING:
-    from dalsegno.engine.remote.sessions import Held
+    from dalsegno.engine.tracing import RemoteRun
 
 logger = logging.getLogger("dalsegno.server")
 
@@ -225,7 +225,7 @@ class Changes:
     def committed(self, transitions: int, seconds: float) -> None:
         """Ignored: steps are in the history of their execution."""
 
-    def remote(self, held: Held, failure: Failure | None, now: float) -> None:
+    def remote(self, held: RemoteRun, failure: Failure | None, now: float) -> None:
         """Ignored: steps are in the history of their execution."""
 
 

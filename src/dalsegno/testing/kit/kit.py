@@ -22,13 +22,12 @@ from dalsegno.handle import Handle
 from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.kit.clock import Duration
 from dalsegno.testing.kit.crashes import Crash
 from dalsegno.testing.kit.fakes import WORKFLOW, KitTypes, stand_in_script
 from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
 from dalsegno.testing.kit.resumability import Trial, check_resumable, every_crash
 from dalsegno.testing.kit.sources import Source, read_source
-from dalsegno.testing.kit.system import Equipment, System
+from dalsegno.testing.kit.system import Duration, Equipment, System
 
 T = TypeVar("T")
 Workflow: TypeAlias = str | Path | Mapping[str, Any] | DurableTask[..., Any] | DurableWorkflow[..., Any]

@@ -1,11 +1,18 @@
-"""A complete engine in a test: a memory store, a settable clock, a client for the test, a worker that dies."""
+"""A complete engine in a test: a memory store, a settable clock, a client for the test, a worker that dies.
+
+The clock stands still while a step runs, and skips to the next timer while the test waits.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import dataclasses
-from collections.abc import Iterable, Sequence
+import datetime as dt
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import heappop
 from pathlib import Path
 from typing import Any, cast
@@ -27,15 +34,15 @@ from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker.heartbeat import Heartbeat
+from dalsegno.lang.durations import parse_duration
 from dalsegno.model.execution import ENDED, Ending
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeTypes
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.kit.clock import SkippingClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
-from dalsegno.testing.kit.diagnosis import Complaints, Explainer
+from dalsegno.testing.kit.diagnosis import Complaints, Explainer, Stuck
 from dalsegno.testing.kit.mocking import KitTasks
 from dalsegno.testing.kit.worker_life import Life, Midwife, mortal, outside
 
@@ -43,6 +50,14 @@ LEASE_SECONDS = 3e10
 """No jump of the clock expires a lease: only a crash does."""
 GRACE = 0.05
 """Seconds that running tasks have to end when the test is over."""
+
+Duration = float | str | dt.timedelta
+
+SPINS = 50
+"""Polls without a pause: most steps end within microseconds."""
+LONGEST_PAUSE = 0.002
+MOST_SKIPS = 1000
+"""Limit for a test with something that repeats forever."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -219,6 +234,156 @@ class System:
             self.worker.timers.notice(applied.next_due)
         if applied.owes:
             self.worker.outbox.notice()
+
+
+# -- time ---------------------------------------------------------------------------------------------------------
+
+
+def seconds_of(duration: Duration) -> float:
+    return duration.total_seconds() if isinstance(duration, dt.timedelta) else parse_duration(duration)
+
+
+class SkippingClock:
+    """The time of a system: it stands still while a step runs, and skips to the next timer while the test waits.
+
+    ``skips``: waiting for a result moves the clock. ``patience``: real seconds until a wait fails.
+    """
+
+    def __init__(self, system: System, *, skips: bool, patience: float) -> None:
+        self.patience = patience
+        self._system = system
+        self._skips = skips
+        self._waited_for: Counter[str] = Counter()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def waiting_for(self, execution: str) -> Iterator[None]:
+        self._waited_for[execution] += 1
+        if self._keeper is None:
+            loop = asyncio.get_running_loop()
+            self._keeper = loop.create_task(self._keep_time(), context=outside())
+        try:
+            yield
+        finally:
+            self._waited_for[execution] -= 1
+            if not self._waited_for[execution]:
+                del self._waited_for[execution]
+
+    def close(self) -> None:
+        if self._keeper is not None:
+            self._keeper.cancel()
+
+    async def _keep_time(self) -> None:
+        try:
+            while self._waited_for:
+                await self._until_quiet()
+                if self._waited_for:
+                    await self._skip()
+        finally:
+            self._keeper = None
+
+    async def _until_quiet(self) -> None:
+        looks = 0
+        while self._system.is_busy() and self._waited_for:
+            looks += 1
+            await asyncio.sleep(_pause(looks))
+        # A waiter that was just notified of an ending runs before the clock moves.
+        await asyncio.sleep(0)
+
+    async def _skip(self) -> None:
+        system = self._system
+        if system.is_busy():
+            return
+        due = system.next_due()
+        if due is not None and self._skips:
+            system.clock.set(max(due, system.clock.now()))
+            await system.fire_timers()
+        elif not await self._give_up(due):
+            await asyncio.sleep(LONGEST_PAUSE)
+
+    async def _give_up(self, due: float | None) -> bool:
+        """Fail the waiters of executions that cannot continue, with the reason.
+
+        Return False if an event happened meanwhile.
+        """
+        waiters = self._system.desk.waiters
+        for execution in list(self._waited_for):
+            row = self._system.store.execution(execution)
+            if row is not None and row.state in ENDED:
+                waiters.notice(execution, None)  # the worker that ended it died before it could notify
+                continue
+            reason = await self._why_stuck(execution, due)
+            if self._system.is_busy():
+                return False
+            waiters.give_up(execution, Stuck(reason))
+        await asyncio.sleep(0)
+        return True
+
+    async def _why_stuck(self, execution: str, due: float | None) -> str:
+        situation = await self._system.explainer.situation(execution)
+        if due is None:
+            cause = "nothing is running and no timer is left, so only a signal or the test itself can move it"
+        else:
+            ahead = due - self._system.clock.now()
+            cause = f"time is moved by hand in this test, and the next timer is {ahead:g} s ahead: advance({ahead:g})"
+        return f"{situation}\n  it cannot go on: {cause}"
+
+    async def lost_patience(self, execution: str) -> Stuck:
+        situation = await self._system.explainer.situation(execution)
+        return Stuck(
+            f"{situation}\n  it did not end within {self.patience:g} real seconds; a task that waits for the outside "
+            "should be mocked, or give the test more patience: TestKit(app, patience=60)"
+        )
+
+    # -- by hand --------------------------------------------------------------------------------------------------
+
+    async def until_idle(self) -> None:
+        """Wait until everything that needs no time has happened."""
+        end = time.monotonic() + self.patience
+        looks = 0
+        while self._system.is_busy():
+            if time.monotonic() > end:
+                raise Stuck(await self._still_busy())
+            looks += 1
+            await asyncio.sleep(_pause(looks))
+
+    async def _still_busy(self) -> str:
+        worker = self._system.worker
+        running = sorted({lease.execution for lease in worker.tokens()}) if worker is not None else []
+        situations = [await self._system.explainer.situation(execution) for execution in running[:3]]
+        return "\n".join(
+            [f"the system did not come to rest within {self.patience:g} real seconds", *situations]
+        )
+
+    async def run_out(self) -> None:
+        """Run until nothing is left to happen, with a limit. Tasks that outlive an ending run to their own end."""
+        await self.until_idle()
+        for _ in range(MOST_SKIPS):
+            due = self._system.next_due()
+            if due is None:
+                return
+            self._system.clock.set(max(due, self._system.clock.now()))
+            await self._system.fire_timers()
+            await self.until_idle()
+
+    async def advance(self, duration: Duration) -> float:
+        """Move the clock; everything that becomes due on the way runs at its own time."""
+        system = self._system
+        await self.until_idle()
+        target = system.clock.now() + seconds_of(duration)
+        while (due := system.next_due()) is not None and due <= target:
+            system.clock.set(max(due, system.clock.now()))
+            await system.fire_timers()
+            await self.until_idle()
+        system.clock.set(max(target, system.clock.now()))
+        return system.clock.now()
+
+
+def _pause(looks: int) -> float:
+    return 0.0 if looks < SPINS else min(0.0002 * (looks - SPINS + 1), LONGEST_PAUSE)
+
+
+# -- engines ------------------------------------------------------------------------------------------------------
 
 
 class _EveryQueueBroker(MemoryBroker):

@@ -1,4 +1,4 @@
-"""The syntax tree. Every node knows its offset in the source and its nesting depth.
+"""The syntax tree of expressions and scripts. Every node knows its offset in the source and its nesting depth.
 
 Chains of postfix links and of operators of one level are flat, so that a long sum is not a deep tree.
 """
@@ -6,10 +6,8 @@ Chains of postfix links and of operators of one level are flat, so that a long s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from dalsegno.lang.flow.syntax.statements import Block
+from typing import Literal as OneOf
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +226,161 @@ Node: TypeAlias = (
     | Arrow
     | Await
 )
+
+
+# -- statements ------------------------------------------------------------------------------------------------
+# Assignments, `await` and functions with a body of statements exist in scripts only.
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One declarator of ``let`` or ``const``; ``value`` is None without an initialiser."""
+
+    pattern: Pattern
+    value: Node | None
+    constant: bool
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """``target operator value``: ``=``, ``+=`` … and, with the value 1, ``++``/``--`` as ``+=``/``-=``.
+
+    A target is a name, a chain that ends in a member or an index, or (with ``=`` only) a pattern.
+    """
+
+    target: Name | Chain | Pattern
+    operator: str
+    value: Node
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionStatement:
+    value: Node
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block. ``depth`` counts this block and everything nested in it, expressions included."""
+
+    body: tuple[Statement, ...]
+    offset: int
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    test: Node
+    then: Block
+    otherwise: Block | None
+    """``else if`` is a block that holds one `If`."""
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    test: Node
+    body: Block
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForEach:
+    """``for (let x of …)`` and ``for (let k in …)``. ``declares`` is None where an existing variable is assigned."""
+
+    pattern: Pattern
+    declares: OneOf["let", "const"] | None
+    over: OneOf["of", "in"]
+    subject: Node
+    body: Block
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for (init; test; step)``; each part may be missing."""
+
+    init: tuple[Statement, ...]
+    test: Node | None
+    step: tuple[Statement, ...]
+    body: Block
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    value: Node | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Throw:
+    value: Node
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """A ``try`` with ``handler``, ``cleanup`` or both; ``caught`` is the pattern of ``catch (e)``."""
+
+    body: Block
+    caught: Pattern | None
+    handler: Block | None
+    cleanup: Block | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A declaration ``function name(…) { … }``, hoisted to the top of its block."""
+
+    name: str
+    parameters: tuple[Target, ...]
+    body: Block
+    offset: int
+
+
+Statement: TypeAlias = (
+    Declaration
+    | Assignment
+    | ExpressionStatement
+    | Block
+    | If
+    | While
+    | ForEach
+    | For
+    | Break
+    | Continue
+    | Return
+    | Throw
+    | Try
+    | Function
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A whole source. ``body`` is the code that runs, whatever the program's form.
+
+    ``functions`` are beside the main function and are hoisted above it. ``parameters`` are those of ``workflow(…)``:
+    none, one (the inputs) or two (context and inputs).
+    """
+
+    functions: tuple[Function, ...]
+    parameters: tuple[Target, ...]
+    body: Block
+    name: str | None
+    """The wrapper's own name, if it has one."""
+    form: OneOf["statements", "main", "workflow"]

@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dalsegno.lang.expressions.assembler import Variable
-from dalsegno.lang.expressions.syntax.tree import Arrow, Chain, Name, NamePattern, Node, Root, Target
-from dalsegno.lang.flow.compile.control_flow import Branching
-from dalsegno.lang.flow.compile.declarations import pattern_names
-from dalsegno.lang.flow.compile.expressions import GIVEN
-from dalsegno.lang.flow.syntax.statements import (
+from dalsegno.lang.expressions.syntax.tree import (
+    Arrow,
     Assignment,
     Block,
     Break,
+    Chain,
     Continue,
     Declaration,
     ExpressionStatement,
@@ -23,13 +21,21 @@ from dalsegno.lang.flow.syntax.statements import (
     ForEach,
     Function,
     If,
+    Name,
+    NamePattern,
+    Node,
     Program,
     Return,
+    Root,
     Statement,
+    Target,
     Throw,
     Try,
     While,
 )
+from dalsegno.lang.flow.compile.control_flow import Branching
+from dalsegno.lang.flow.compile.declarations import pattern_names
+from dalsegno.lang.flow.compile.expressions import GIVEN
 from dalsegno.lang.runtime.code import CodeUnit
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
 from dalsegno.lang.runtime.opcodes import Op

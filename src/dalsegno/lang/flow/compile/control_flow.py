@@ -1,32 +1,69 @@
-"""Blocks, branches, loops and ``try``, and the exits from them."""
+"""Blocks, branches, loops and ``try``, and the exits from them.
+
+A ``finally`` block is compiled once. Before entering it, the code stores in a hidden variable how to continue
+afterwards: at its end (0), by throwing again (1), or by one of the exits that were taken through it (2, 3 …).
+"""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-from dalsegno.lang.expressions.syntax.tree import Arrow, NamePattern
-from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
-from dalsegno.lang.flow.compile.expressions import ScriptExpressions
-from dalsegno.lang.flow.compile.jumps import AT_ITS_END, BY_THROWING, FIRST_EXIT, Cleanup, Context, Exit, Loop
-from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
-from dalsegno.lang.flow.syntax.statements import (
+from dalsegno.lang.expressions.syntax.tree import (
+    Arrow,
     Block,
     For,
     ForEach,
     Function,
     If,
+    NamePattern,
     Return,
     Statement,
     Try,
     While,
 )
+from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
+from dalsegno.lang.flow.compile.expressions import ScriptExpressions
+from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
 from dalsegno.lang.runtime.code import Shelter
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
 from dalsegno.lang.runtime.opcodes import Op
 
 _EQUAL = BINARY_NAMES.index("==")
+
+Exit: TypeAlias = Literal["break", "continue", "return"]
+
+AT_ITS_END, BY_THROWING, FIRST_EXIT = 0, 1, 2
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop being compiled: the jumps to its end, and those to its next turn."""
+
+    breaks: list[int] = field(default_factory=list)
+    continues: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Cleanup:
+    """A ``try`` with a ``finally`` being compiled; ``mode`` and ``value`` are the slots of its hidden variables."""
+
+    mode: int
+    value: int
+    entries: list[int] = field(default_factory=list)
+    """Jumps to the block."""
+    exits: list[Exit] = field(default_factory=list)
+
+    def number_of(self, way: Exit) -> int:
+        if way not in self.exits:
+            self.exits.append(way)
+        return FIRST_EXIT + self.exits.index(way)
+
+
+Context: TypeAlias = Loop | Cleanup
 
 
 class Branching(ScriptExpressions):

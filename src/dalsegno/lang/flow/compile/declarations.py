@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dalsegno.lang.expressions.syntax.tree import ListPattern, NamePattern, ObjectPattern, Pattern
-from dalsegno.lang.flow.syntax.statements import Block, Declaration, Function, Statement
+from dalsegno.lang.expressions.syntax.tree import (
+    Block,
+    Declaration,
+    Function,
+    ListPattern,
+    NamePattern,
+    ObjectPattern,
+    Pattern,
+    Statement,
+)
 
 
 def pattern_names(pattern: Pattern) -> Iterator[str]:

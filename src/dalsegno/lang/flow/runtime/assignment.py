@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dalsegno.lang.errors import ScriptThrow, type_error
-from dalsegno.lang.runtime.code import CAPTURED, SLOT, Place
-from dalsegno.lang.runtime.frames import Frame
+from dalsegno.lang.runtime.code import CAPTURED, SLOT, CodeUnit, Place
+from dalsegno.lang.runtime.frames import CallbackFrame, Frame
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT, COPIED, Meter
-from dalsegno.lang.values.kinds import Cell, Value, charged_key, is_number, kind_of
+from dalsegno.lang.runtime.promises import Group, Promise
+from dalsegno.lang.values.kinds import Cell, Host, Vacant, Value, charged_key, is_number, kind_of
 from dalsegno.lang.values.members import MISSING, absent, read_index, read_member
 
 Holder: TypeAlias = Any
@@ -33,7 +34,29 @@ def _references(holder: Holder, key: Any) -> int:
 UNSHARED = _references([[]], 0)
 
 
-def root_of(machine: Any, frame: Frame, place: Place) -> tuple[Holder, Any]:
+class ScriptMachine(Protocol):
+    """The machine of scripts (machine.py), as the instructions that only scripts have use it."""
+
+    unit: CodeUnit
+    host: Host
+    globals: dict[str, Value]
+
+    def call_member(self, receiver: Value, name: str, arguments: list[Value]) -> bool: ...
+
+    def push(self, frame: Frame | CallbackFrame) -> None: ...
+
+    def occupy(self, holder: Any, key: Any, vacancy: Vacant, name: str) -> Value: ...
+
+    def occupy_global(self, name: str, vacancy: Vacant) -> Value: ...
+
+    def throw(self, value: Value) -> None: ...
+
+    def wait_for(self, frame: Frame, promise: Promise | Group) -> bool: ...
+
+    def complete(self, outcome: Value) -> None: ...
+
+
+def root_of(machine: ScriptMachine, frame: Frame, place: Place) -> tuple[Holder, Any]:
     """Return the holder and key of the place's variable."""
     if place.root == SLOT:
         slot = frame.slots[place.index]
@@ -46,7 +69,7 @@ def root_of(machine: Any, frame: Frame, place: Place) -> tuple[Holder, Any]:
     return machine.globals, name
 
 
-def place_name(machine: Any, frame: Frame, place: Place) -> str:
+def place_name(machine: ScriptMachine, frame: Frame, place: Place) -> str:
     """Return the name of the place's variable, for messages."""
     if place.root == SLOT:
         return frame.function.name_of(place.index)

@@ -1,57 +1,25 @@
-"""Variables as readable data: JSON, with descriptive text for values without a JSON form."""
+"""Values as readable data: JSON, with descriptive text for values without a JSON form."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dalsegno.lang.flow.runtime.instructions import Iteration
-from dalsegno.lang.flow.snapshot.read import decoded
+from dalsegno.lang.flow.snapshot.format import decoded
 from dalsegno.lang.runtime.effects import ErrorValue
-from dalsegno.lang.runtime.frames import Frame
 from dalsegno.lang.runtime.limits import MAX_NESTING
 from dalsegno.lang.runtime.promises import Group, Promise, describe, in_words
-from dalsegno.lang.values.kinds import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
+from dalsegno.lang.values.kinds import Builtin, Configured, FunctionValue, Vacant, Value
 from dalsegno.lang.values.numbers import number_text
 
-if TYPE_CHECKING:
-    from dalsegno.lang.flow.runtime.runner import Runner
-
-_GIVEN = ("Inputs", "Context")
 MOST = 100_000
 """Maximum number of parts shown: a value can refer to itself in many places and would be endless."""
 
 
 _TEXT_PART = 200
 """Characters of text that count as one part."""
-
-
-def variables_of(runner: Runner) -> dict[str, Any]:
-    """Return the variables by name: workflow-wide ones, then those of every running function, outermost first."""
-    found = {name: value for name, value in runner.globals.items() if name not in _GIVEN}
-    for frame in runner.frames:
-        if isinstance(frame, Frame):
-            for name, cell in zip(frame.function.capture_names, frame.cells, strict=True):
-                found[name] = cell.value
-            found |= _in_scope(frame)
-    return {name: shown(value) for name, value in found.items() if _is_set(value)}
-
-
-def _in_scope(frame: Frame) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for scope in frame.function.scopes:
-        if scope.start < frame.position < scope.stop:
-            for slot, name in enumerate(scope.names, scope.first):
-                if name is not None:
-                    value = frame.slots[slot]
-                    found[name] = value.value if type(value) is Cell else value
-    return found
-
-
-def _is_set(value: Value) -> bool:
-    return value is not UNSET and type(value) is not Iteration
 
 
 def shown(

@@ -5,21 +5,27 @@ The state of a ``for … of`` or ``for … in`` loop is an `Iteration`: its item
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
 from dalsegno.lang.errors import ScriptThrow
-from dalsegno.lang.flow.runtime.assignment import assign, descend, own, path_of, place_name, read, root_of
+from dalsegno.lang.flow.runtime.assignment import (
+    ScriptMachine,
+    assign,
+    descend,
+    own,
+    path_of,
+    place_name,
+    read,
+    root_of,
+)
 from dalsegno.lang.runtime.code import Place
-from dalsegno.lang.runtime.frames import Frame
+from dalsegno.lang.runtime.frames import Frame, Handler
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT, SliceUsed
 from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.promises import Group, Promise
 from dalsegno.lang.stdlib import change_list, start_callback
 from dalsegno.lang.values.kinds import UNSET, Cell, Host, Vacant, Value, kind_of, unawaited
-
-if TYPE_CHECKING:
-    from dalsegno.lang.flow.runtime.machine import Machine
 
 OVER_ITEMS, OVER_KEYS = 0, 1
 
@@ -54,28 +60,25 @@ def _one(kind: str) -> str:
     return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-Handler: TypeAlias = "Callable[[Any, Frame, Any, Any], bool | None]"
-
-
-def _load_global(machine: Machine, frame: Frame, a: str, b: int) -> None:
+def _load_global(machine: ScriptMachine, frame: Frame, a: str, b: int) -> None:
     value = machine.globals.get(a, UNSET)
     if type(value) is Vacant:
         value = machine.occupy_global(a, value)
     frame.stack.append(value)
 
 
-def _store_global(machine: Machine, frame: Frame, a: str, b: int) -> None:
+def _store_global(machine: ScriptMachine, frame: Frame, a: str, b: int) -> None:
     machine.globals[a] = frame.stack.pop()
 
 
-def _scope(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _scope(machine: ScriptMachine, frame: Frame, a: int, b: int) -> None:
     slots = frame.slots
     boxed = frame.function.boxed
     for slot in range(a, b):
         slots[slot] = Cell(UNSET) if slot in boxed else UNSET
 
 
-def _renew(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _renew(machine: ScriptMachine, frame: Frame, a: int, b: int) -> None:
     for slot in range(a, b):
         if slot in frame.function.boxed:
             value = frame.slots[slot].value
@@ -93,14 +96,14 @@ def _take(frame: Frame, count: int) -> list[Value]:
     return taken
 
 
-def _root(machine: Machine, frame: Frame, place: Place) -> tuple[Any, Any]:
+def _root(machine: ScriptMachine, frame: Frame, place: Place) -> tuple[Any, Any]:
     holder, key = root_of(machine, frame, place)
     if type(holder[key]) is Vacant:
         machine.occupy(holder, key, holder[key], place_name(machine, frame, place))
     return holder, key
 
 
-def _assign(machine: Machine, frame: Frame, a: Place, b: int) -> None:
+def _assign(machine: ScriptMachine, frame: Frame, a: Place, b: int) -> None:
     holder, key = _root(machine, frame, a)
     value = frame.stack.pop()
     path = path_of(a, _take(frame, a.dynamic))
@@ -110,14 +113,14 @@ def _assign(machine: Machine, frame: Frame, a: Place, b: int) -> None:
         raise SliceUsed
 
 
-def _read_place(machine: Machine, frame: Frame, a: Place, b: int) -> None:
+def _read_place(machine: ScriptMachine, frame: Frame, a: Place, b: int) -> None:
     holder, key = _root(machine, frame, a)
     count = a.dynamic
     path = path_of(a, frame.stack[-count:] if count else ())
     frame.stack.append(read(machine.host.meter, holder, key, path, bool(b)))
 
 
-def _mutate(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _mutate(machine: ScriptMachine, frame: Frame, a: int, b: int) -> bool:
     place = machine.unit.places[b]
     holder, key = _root(machine, frame, place)
     arguments: list[Value] = frame.stack.pop() if a < 0 else _take(frame, a)
@@ -140,12 +143,12 @@ def _mutate(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     return False
 
 
-def _iterate(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _iterate(machine: ScriptMachine, frame: Frame, a: int, b: int) -> None:
     iteration = iterate(machine.host, frame.stack.pop(), b)
     frame.slots[a] = iteration
 
 
-def _next(machine: Machine, frame: Frame, a: int, b: int) -> None:
+def _next(machine: ScriptMachine, frame: Frame, a: int, b: int) -> None:
     iteration = frame.slots[a]
     index = iteration.index
     if index < len(iteration.items):
@@ -155,21 +158,21 @@ def _next(machine: Machine, frame: Frame, a: int, b: int) -> None:
         frame.position = b
 
 
-def _throw(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _throw(machine: ScriptMachine, frame: Frame, a: int, b: int) -> bool:
     machine.throw(frame.stack.pop())
     return True
 
 
-def _await(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _await(machine: ScriptMachine, frame: Frame, a: int, b: int) -> bool:
     promise = frame.stack[-1]
     return type(promise) in (Promise, Group) and machine.wait_for(frame, promise)
 
 
-def _fail(machine: Machine, frame: Frame, a: str, b: str) -> None:
+def _fail(machine: ScriptMachine, frame: Frame, a: str, b: str) -> None:
     raise ScriptThrow(a, b)
 
 
-def _finish(machine: Machine, frame: Frame, a: int, b: int) -> bool:
+def _finish(machine: ScriptMachine, frame: Frame, a: int, b: int) -> bool:
     machine.complete(frame.stack[-1])
     return True
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from dalsegno.lang.expressions.expression import Entropy
 from dalsegno.lang.flow.program import FlowProgram
-from dalsegno.lang.flow.runtime.display import variables_of
+from dalsegno.lang.flow.runtime.display import shown
+from dalsegno.lang.flow.runtime.instructions import Iteration
 from dalsegno.lang.flow.runtime.outcomes import present, with_stack
 from dalsegno.lang.flow.runtime.runner import Known, Runner
 from dalsegno.lang.flow.snapshot.format import read, write
@@ -33,7 +34,9 @@ from dalsegno.lang.runtime.frames import Frame
 from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, Limits
 from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import awaitable, ranges, settle
-from dalsegno.lang.values.kinds import FunctionValue, Vacant, Value
+from dalsegno.lang.values.kinds import UNSET, Cell, FunctionValue, Vacant, Value
+
+_GIVEN = ("Inputs", "Context")
 
 
 class Machine(Runner):
@@ -147,8 +150,17 @@ class Machine(Runner):
         return self.program.line(self.offset)
 
     def variables(self) -> dict[str, Any]:
-        """Return the variables in scope by name as readable JSON; inner ones hide outer ones."""
-        return variables_of(self)
+        """Return the variables in scope by name as readable JSON; inner ones hide outer ones.
+
+        Workflow-wide ones come first, then those of every running function, outermost first.
+        """
+        found = {name: value for name, value in self.globals.items() if name not in _GIVEN}
+        for frame in self.frames:
+            if isinstance(frame, Frame):
+                for name, cell in zip(frame.function.capture_names, frame.cells, strict=True):
+                    found[name] = cell.value
+                found |= _in_scope(frame)
+        return {name: shown(value) for name, value in found.items() if _is_set(value)}
 
     # storing
 
@@ -228,3 +240,18 @@ def _numbered(outcomes: Mapping[str, Outcome], first: int = 0) -> Known:
 @lru_cache(maxsize=4096)
 def _is_promise(name: str) -> bool:
     return name[:1] == PROMISE_PREFIX and name[1:].isdecimal() and name.isascii()
+
+
+def _in_scope(frame: Frame) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for scope in frame.function.scopes:
+        if scope.start < frame.position < scope.stop:
+            for slot, name in enumerate(scope.names, scope.first):
+                if name is not None:
+                    value = frame.slots[slot]
+                    found[name] = value.value if type(value) is Cell else value
+    return found
+
+
+def _is_set(value: Value) -> bool:
+    return value is not UNSET and type(value) is not Iteration

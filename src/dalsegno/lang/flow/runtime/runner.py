@@ -13,7 +13,7 @@ from dalsegno.lang.expressions.expression import Entropy
 from dalsegno.lang.flow.program import FlowProgram
 from dalsegno.lang.flow.runtime.assignment import assign, path_of, root_of
 from dalsegno.lang.flow.runtime.outcomes import present, uncaught, with_stack
-from dalsegno.lang.flow.snapshot.read import decoded
+from dalsegno.lang.flow.snapshot.format import decoded
 from dalsegno.lang.runtime.effects import ErrorValue, Ok, Outcome
 from dalsegno.lang.runtime.frames import CallbackFrame, Frame
 from dalsegno.lang.runtime.interpreter import Interpreter

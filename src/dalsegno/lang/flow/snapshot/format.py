@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.values.kinds import Vacant, Value
 
 FORMAT = 1
 STATUSES: tuple[Literal["suspended", "paused", "completed", "failed"], ...] = (
@@ -44,6 +45,7 @@ class State(Struct, array_like=True, gc=False):
 _encode = msgspec.json.Encoder().encode
 _envelope = msgspec.json.Decoder(tuple[int, str, int, Raw])
 _state = msgspec.json.Decoder(State)
+_value = msgspec.json.Decoder().decode
 
 
 def write(program: str, state: State) -> bytes:
@@ -71,3 +73,10 @@ def read(program: str, data: bytes) -> State:
         return _state.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeError, TypeError) as problem:
         raise SnapshotError(f"the snapshot cannot be read: {problem}") from None
+
+
+def decoded(vacancy: Vacant) -> Value:
+    """Return the value if its JSON is available, always the same object; else the vacancy itself."""
+    if vacancy.value is vacancy and vacancy.data is not None:
+        vacancy.value = _value(vacancy.data)
+    return vacancy.value

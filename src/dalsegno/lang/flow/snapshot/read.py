@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.flow.runtime.instructions import Iteration
-from dalsegno.lang.flow.snapshot.format import STATUSES, State
+from dalsegno.lang.flow.snapshot.format import STATUSES, State, decoded
 from dalsegno.lang.flow.snapshot.write import EFFECTS, KINDS, TAG, Entry, Kept, Mark, Packed
 from dalsegno.lang.runtime.code import FunctionCode
 from dalsegno.lang.runtime.effects import Effect, ErrorValue
@@ -29,14 +29,13 @@ from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
 from dalsegno.lang.values.kinds import UNSET, Cell, Configured, FunctionValue, Vacant, Value
 
 if TYPE_CHECKING:
-    from dalsegno.lang.flow.runtime.machine import Machine
+    from dalsegno.lang.flow.runtime.runner import Runner
 
 MAX_PROMISES = 1_000_000
 """Maximum number of promises in the marks of one snapshot."""
 
 _NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _NOT_BUILT: Any = object()
-decode = msgspec.json.Decoder().decode
 
 
 class Unpacker:
@@ -212,13 +211,6 @@ class Unpacker:
         return [self.blobs.setdefault(name, Vacant(name))]
 
 
-def decoded(vacancy: Vacant) -> Value:
-    """Return the value if its JSON is available, always the same object; else the vacancy itself."""
-    if vacancy.value is vacancy and vacancy.data is not None:
-        vacancy.value = decode(vacancy.data)
-    return vacancy.value
-
-
 _SHELLS: dict[int, Callable[[], Value]] = {
     Entry.CELL: Cell,
     Entry.FUNCTION: lambda: _NOT_BUILT,
@@ -243,7 +235,7 @@ _DESCRIBED: dict[str, Callable[..., list[Value]]] = {
 }
 
 
-def restore(machine: Machine, state: State) -> Unpacker:
+def restore(machine: Runner, state: State) -> Unpacker:
     """Fill a new machine and return its unpacker."""
     try:
         return _restore(machine, state)
@@ -252,7 +244,7 @@ def restore(machine: Machine, state: State) -> Unpacker:
         raise SnapshotError(message) from None
 
 
-def _restore(machine: Machine, state: State) -> Unpacker:
+def _restore(machine: Runner, state: State) -> Unpacker:
     unpacker = Unpacker(machine.unit.functions, state.heap, state.values)
     machine.status = STATUSES[state.status] if state.status >= 0 else "failed"
     machine.frames = [_frame(machine, unpacker, packed) for packed in state.frames]
@@ -274,7 +266,7 @@ def _restore(machine: Machine, state: State) -> Unpacker:
     return unpacker
 
 
-def _check(machine: Machine) -> None:
+def _check(machine: Runner) -> None:
     if machine.status == "failed" and type(machine.error) is not ErrorValue:
         raise SnapshotError("the snapshot is damaged: it failed without an error")
     if machine.status == "paused" and not machine.frames:
@@ -289,7 +281,7 @@ def _check(machine: Machine) -> None:
             raise SnapshotError("the snapshot is damaged: it does not wait for anything")
 
 
-def _frame(machine: Machine, unpacker: Unpacker, packed: list[Packed]) -> Frame | CallbackFrame:
+def _frame(machine: Runner, unpacker: Unpacker, packed: list[Packed]) -> Frame | CallbackFrame:
     if len(packed) == 2:
         return _callback_frame(unpacker, *packed)
     number, position, argument_count, stack, variables, cells = packed

@@ -37,7 +37,7 @@ from dalsegno.lang.values.kinds import UNSET, Builtin, Cell, Configured, Functio
 from dalsegno.lang.values.numbers import number_text
 
 if TYPE_CHECKING:
-    from dalsegno.lang.flow.runtime.machine import Machine
+    from dalsegno.lang.flow.runtime.runner import Runner
 
 TAG = "$"
 SMALL = 100
@@ -315,7 +315,7 @@ EFFECTS: dict[str, type[Any]] = {
 _EFFECT_NAMES = {kind: name for name, kind in EFFECTS.items()}
 
 
-def pack_machine(machine: Machine, packer: Packer) -> State:
+def pack_machine(machine: Runner, packer: Packer) -> State:
     """Pack everything that the machine needs to continue; of one that has ended, only its outcome."""
     ended = machine.status in ("completed", "failed")
     frames = [] if ended else [_frame(machine, packer, frame) for frame in machine.frames]
@@ -341,7 +341,7 @@ def pack_machine(machine: Machine, packer: Packer) -> State:
     )
 
 
-def _meter(machine: Machine) -> tuple[int, int, int]:
+def _meter(machine: Runner) -> tuple[int, int, int]:
     """Return the remaining limits.
 
     Instructions and library work were once counted separately, so there are two fields.
@@ -350,7 +350,7 @@ def _meter(machine: Machine) -> tuple[int, int, int]:
     return meter.work_left, meter.limits.instructions, meter.bytes_left
 
 
-def _frame(machine: Machine, packer: Packer, frame: Any) -> list[Packed]:
+def _frame(machine: Runner, packer: Packer, frame: Any) -> list[Packed]:
     if type(frame) is not Frame:
         return [frame.name, [packer.value(getattr(frame, field)) for field in frame.state]]
     slots = frame.slots

@@ -11,15 +11,16 @@ from dalsegno.lang.expressions.syntax.tree import (
     Call,
     Chain,
     Entry,
+    ExpressionStatement,
     Literal,
     Member,
     Name,
     ObjectLiteral,
+    Program,
     Spread,
 )
 from dalsegno.lang.flow.syntax.findings import Report
 from dalsegno.lang.flow.syntax.scopes import FunctionFacts, ScopeWalk
-from dalsegno.lang.flow.syntax.statements import ExpressionStatement, Program
 from dalsegno.lang.flow.syntax.tree import AnyNode, walk
 from dalsegno.lang.stdlib.orchestration_names import (
     AFTER_WITH,

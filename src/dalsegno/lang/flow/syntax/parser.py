@@ -17,11 +17,10 @@ from lark import Lark, UnexpectedToken
 from dalsegno.lang.errors import ExpressionError, FlowSyntaxError
 from dalsegno.lang.expressions.syntax.parser import ReadyTokens
 from dalsegno.lang.expressions.syntax.precedence import SyntaxProblem
-from dalsegno.lang.expressions.syntax.tree import Target
+from dalsegno.lang.expressions.syntax.tree import Block, Declaration, Function, Program, Statement, Target
 from dalsegno.lang.flow.syntax.builder import ScriptBuilder, Workflow, block_of
 from dalsegno.lang.flow.syntax.front_matter import split_front_matter
 from dalsegno.lang.flow.syntax.lexer import ScriptLexer
-from dalsegno.lang.flow.syntax.statements import Block, Declaration, Function, Program, Statement
 from dalsegno.lang.flow.syntax.syntax_errors import explain, runaway_string
 from dalsegno.lang.runtime.limits import MAX_SOURCE
 

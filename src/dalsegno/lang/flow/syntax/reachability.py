@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dalsegno.lang.expressions.syntax.tree import Arrow, Literal
-from dalsegno.lang.flow.syntax.findings import Report
-from dalsegno.lang.flow.syntax.statements import (
+from dalsegno.lang.expressions.syntax.tree import (
+    Arrow,
     Block,
     Break,
     Continue,
@@ -14,6 +13,7 @@ from dalsegno.lang.flow.syntax.statements import (
     ForEach,
     Function,
     If,
+    Literal,
     Program,
     Return,
     Statement,
@@ -21,6 +21,7 @@ from dalsegno.lang.flow.syntax.statements import (
     Try,
     While,
 )
+from dalsegno.lang.flow.syntax.findings import Report
 from dalsegno.lang.flow.syntax.tree import parts_of, walk
 
 _LOOPS = (While, For, ForEach)

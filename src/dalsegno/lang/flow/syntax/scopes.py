@@ -13,27 +13,25 @@ from typing import Any, Literal
 
 from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
+    Assignment,
     Await,
+    Block,
     Call,
     Chain,
-    Name,
-    NamePattern,
-    Node,
-    Pattern,
-    Target,
-)
-from dalsegno.lang.flow.syntax.findings import Report
-from dalsegno.lang.flow.syntax.statements import (
-    Assignment,
-    Block,
     Declaration,
     For,
     ForEach,
     Function,
+    Name,
+    NamePattern,
+    Node,
+    Pattern,
     Program,
     Statement,
+    Target,
     Try,
 )
+from dalsegno.lang.flow.syntax.findings import Report
 from dalsegno.lang.flow.syntax.tree import names_in, parts_of, targets_of
 
 Kind = Literal["let", "const", "function", "parameter", "caught"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from dalsegno.lang.errors import FlowSyntaxError
+from dalsegno.lang.expressions.syntax.tree import Function, Program
 from dalsegno.lang.flow.syntax.error_recovery import Recovered, recover
 from dalsegno.lang.flow.syntax.findings import Finding, Report
 from dalsegno.lang.flow.syntax.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
 from dalsegno.lang.flow.syntax.parser import MAIN, Parsed, parse_program
 from dalsegno.lang.flow.syntax.reachability import check_control
 from dalsegno.lang.flow.syntax.scopes import ScopeWalk
-from dalsegno.lang.flow.syntax.statements import Function, Program
 
 FOREIGN = {
     "console": "; write log(…)",

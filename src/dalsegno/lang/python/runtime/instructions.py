@@ -8,34 +8,53 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from dalsegno.lang.python.compile.unsupported import no_manager
 from dalsegno.lang.python.exceptions import matches
 from dalsegno.lang.python.opcodes import Op
+from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.runtime.frames import Frame
 from dalsegno.lang.python.runtime.nested import NestedFunction
 from dalsegno.lang.python.timeouts import Timeout
-from dalsegno.lang.runtime.promises import Group, Promise, Settled
-
-if TYPE_CHECKING:
-    from dalsegno.lang.python.runtime.interpreter import Interpreter
+from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled
 
 # ruff: noqa: ARG001 - functions of a dispatch table share one signature
 
 
-Instruct = Callable[["Interpreter", Frame, int, int], bool | None]
+class Machine(Protocol):
+    """The machine (interpreter.py), as its instructions use it."""
+
+    program: PythonProgram
+    frames: list[Frame]
+
+    def being_handled(self) -> BaseException | None: ...
+
+    def wait(self, frame: Frame, promise: AnyPromise) -> bool: ...
+
+    def enter(self, awaited: Any) -> None: ...
+
+    def throw(self, error: BaseException) -> None: ...
+
+    def complete(self, value: Any) -> None: ...
+
+    def enter_timeout(self, timeout: Timeout) -> None: ...
+
+    def leave_timeout(self, timeout: Timeout) -> None: ...
 
 
-def _run(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+Instruct = Callable[[Machine, Frame, int, int], bool | None]
+
+
+def _run(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(_called(machine, frame, a, b))
 
 
-def _execute(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _execute(machine: Machine, frame: Frame, a: int, b: int) -> None:
     _called(machine, frame, a, b)
 
 
-def _called(machine: Interpreter, frame: Frame, a: int, b: int) -> Any:
+def _called(machine: Machine, frame: Frame, a: int, b: int) -> Any:
     function = frame.native(machine.program, a)
     arguments: list[Any] = []
     if b:
@@ -58,7 +77,7 @@ def _while_handling(handled: BaseException, function: Callable[..., Any], argume
         return function(*arguments)
 
 
-def _load(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _load(machine: Machine, frame: Frame, a: int, b: int) -> None:
     try:
         frame.stack.append(frame.cells[a].cell_contents)
     except ValueError:
@@ -77,79 +96,79 @@ def unbound(frame: Frame, name: str) -> NameError:
     )
 
 
-def _store(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _store(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.cells[a].cell_contents = frame.stack.pop()
 
 
-def _clear(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _clear(machine: Machine, frame: Frame, a: int, b: int) -> None:
     cell = frame.cells[a]
     cell.cell_contents = None
     del cell.cell_contents
 
 
-def _renew(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _renew(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.cells[a] = CellType()
 
 
-def _nothing(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _nothing(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(None)
 
 
-def _pop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _pop(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.pop()
 
 
-def _copy(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _copy(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.extend(frame.stack[-a:])
 
 
-def _tuck(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _tuck(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.insert(-2, frame.stack[-1])
 
 
-def _cut(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _cut(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack[a:] = [frame.stack[-1]]
 
 
-def _unwrap(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _unwrap(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack[-1] = frame.stack[-1][0]
 
 
-def _jump(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _jump(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.position = a
 
 
-def _jump_if_false(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _jump_if_false(machine: Machine, frame: Frame, a: int, b: int) -> None:
     if not frame.stack.pop():
         frame.position = a
 
 
-def _jump_if_true(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _jump_if_true(machine: Machine, frame: Frame, a: int, b: int) -> None:
     if frame.stack.pop():
         frame.position = a
 
 
-def _jump_if_none(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _jump_if_none(machine: Machine, frame: Frame, a: int, b: int) -> None:
     if frame.stack[-1] is None:
         frame.stack.pop()
         frame.position = a
 
 
-def _false_or_pop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _false_or_pop(machine: Machine, frame: Frame, a: int, b: int) -> None:
     if frame.stack[-1]:
         frame.stack.pop()
     else:
         frame.position = a
 
 
-def _true_or_pop(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _true_or_pop(machine: Machine, frame: Frame, a: int, b: int) -> None:
     if frame.stack[-1]:
         frame.position = a
     else:
         frame.stack.pop()
 
 
-def _iterate(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _iterate(machine: Machine, frame: Frame, a: int, b: int) -> None:
     """Push an iterator.
 
     Enums give generators, which cannot be stored, so a tuple of their members is used: it never changes.
@@ -165,7 +184,7 @@ _ITERATIONS_OF_ENUMS = (enum.EnumMeta.__iter__, enum.Flag.__iter__)
 _EXHAUSTED = object()
 
 
-def _next(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _next(machine: Machine, frame: Frame, a: int, b: int) -> None:
     item = next(frame.stack[-1], _EXHAUSTED)
     if item is _EXHAUSTED:
         frame.stack.pop()
@@ -174,35 +193,35 @@ def _next(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         frame.stack.append(item)
 
 
-def _append(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _append(machine: Machine, frame: Frame, a: int, b: int) -> None:
     item = frame.stack.pop()
     frame.stack[-1 - a].append(item)
 
 
-def _add(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _add(machine: Machine, frame: Frame, a: int, b: int) -> None:
     item = frame.stack.pop()
     frame.stack[-1 - a].add(item)
 
 
-def _entry(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _entry(machine: Machine, frame: Frame, a: int, b: int) -> None:
     value = frame.stack.pop()
     key = frame.stack.pop()
     frame.stack[-1 - a][key] = value
 
 
-def _new_list(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _new_list(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append([])
 
 
-def _new_set(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _new_set(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(set())
 
 
-def _new_dict(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _new_dict(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append({})
 
 
-def _await(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | None:
+def _await(machine: Machine, frame: Frame, a: int, b: int) -> bool | None:
     value = frame.stack[-1]
     if isinstance(value, Promise | Group | Settled):
         return machine.wait(frame, value)
@@ -211,7 +230,7 @@ def _await(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | None:
     return True
 
 
-def _return(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
+def _return(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     value = frame.stack[-1]
     if len(machine.frames) > 1:
         machine.frames.pop()
@@ -225,45 +244,45 @@ def _return(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
     return True
 
 
-def _catch(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _catch(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.handled.append(frame.stack.pop())
 
 
-def _caught(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _caught(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(frame.handled[-1])
 
 
-def _matches(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _matches(machine: Machine, frame: Frame, a: int, b: int) -> None:
     error = frame.handled[-1]
     if error is None or not matches(error, frame.stack.pop()):
         frame.position = a
 
 
-def _done(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _done(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.handled.pop()
 
 
-def _again(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
+def _again(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     error = frame.handled.pop()
     if error is not None:
         machine.throw(error)
     return True
 
 
-def _raise(machine: Interpreter, frame: Frame, a: int, b: int) -> bool:
+def _raise(machine: Machine, frame: Frame, a: int, b: int) -> bool:
     machine.throw(frame.stack.pop())
     return True
 
 
-def _resume_at(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _resume_at(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(a)
 
 
-def _finally(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _finally(machine: Machine, frame: Frame, a: int, b: int) -> None:
     frame.handled.append(frame.stack[-2] if frame.stack[-1] < 0 else None)
 
 
-def _end_finally(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | None:
+def _end_finally(machine: Machine, frame: Frame, a: int, b: int) -> bool | None:
     where = frame.stack.pop()
     frame.handled.pop()
     if where < 0:
@@ -273,7 +292,7 @@ def _end_finally(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | N
     return None
 
 
-def _enter(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _enter(machine: Machine, frame: Frame, a: int, b: int) -> None:
     manager = frame.stack[-1]
     if isinstance(manager, Timeout):
         machine.enter_timeout(manager)
@@ -287,7 +306,7 @@ def _enter(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
     frame.stack.append(kind.__enter__(manager))
 
 
-def _leave(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _leave(machine: Machine, frame: Frame, a: int, b: int) -> None:
     manager = frame.stack.pop(-2)
     if isinstance(manager, Timeout):
         machine.leave_timeout(manager)
@@ -295,7 +314,7 @@ def _leave(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
         type(manager).__exit__(manager, None, None, None)
 
 
-def _escape(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | None:
+def _escape(machine: Machine, frame: Frame, a: int, b: int) -> bool | None:
     error = frame.stack.pop()
     manager = frame.stack.pop()
     if isinstance(manager, Timeout):
@@ -312,7 +331,7 @@ def _escape(machine: Interpreter, frame: Frame, a: int, b: int) -> bool | None:
     return True
 
 
-def _function(machine: Interpreter, frame: Frame, a: int, b: int) -> None:
+def _function(machine: Machine, frame: Frame, a: int, b: int) -> None:
     cells = tuple(frame.cells[index] for index in machine.program.functions[a].captured)
     frame.stack[-1] = NestedFunction(a, frame.stack[-1], cells)
 

@@ -55,8 +55,17 @@ class InstructionMeter:
 class Interpreter:
     """The state of one execution while it is in memory."""
 
-    def __init__(self, program: PythonProgram, requests: Requests, limits: Limits, now: float) -> None:
+    def __init__(
+        self,
+        program: PythonProgram,
+        requests: Requests,
+        limits: Limits,
+        now: float,
+        context: Mapping[str, Any] | None = None,
+    ) -> None:
         self.program = program
+        self.context = context
+        """What the driver tells about the execution; it is stored with the machine."""
         self.requests = requests
         self.limits = limits
         self.now = now

@@ -50,8 +50,7 @@ class PythonMachine(Interpreter):
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         execution = str((context or {}).get("executionId", ""))
-        super().__init__(program, Requests(execution), limits, now)
-        self.context = context
+        super().__init__(program, Requests(execution), limits, now, context)
         self._frozen: Frozen | None = None
 
     # -- running ----------------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ import uuid
 import zoneinfo
 from collections.abc import Callable
 from types import CellType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 import msgspec
 
-from dalsegno.lang.errors import NameMissing, SnapshotError
+from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python.allowed_names import dotted_name
 from dalsegno.lang.python.compile.fragments import makes_functions, nested_code
 from dalsegno.lang.python.errors import TaskError, cancelled_error
@@ -36,6 +36,7 @@ from dalsegno.lang.python.snapshot.caches import LruCache
 from dalsegno.lang.python.snapshot.format import FUNCTION_NAMES, Row, Tag
 from dalsegno.lang.python.snapshot.iterators import ITERABLE, MAKERS, DictIterator, SetIterator
 from dalsegno.lang.python.snapshot.itertools_state import CLASSES, slots_of
+from dalsegno.lang.python.snapshot.object_table import Build, Fill, Reader, unknown
 from dalsegno.lang.python.snapshot.objects import (
     fill_object,
     fill_reduced,
@@ -49,9 +50,6 @@ from dalsegno.lang.python.traces import RECORD, TRACE
 from dalsegno.lang.python.values.annotations import is_model, is_named_tuple
 from dalsegno.lang.runtime.effects import ErrorValue, GroupKind
 from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled
-
-if TYPE_CHECKING:
-    from dalsegno.lang.python.snapshot.read import Reader
 
 _CLASSES, _MESSAGE, _TRACE, _RECORD, _SUPPRESS, _ARGUMENTS, _STATE, _CAUSE, _CONTEXT = range(1, 10)
 
@@ -97,14 +95,6 @@ def fill_exception(reader: Reader, made: BaseException, row: Row) -> None:
 # ruff: noqa: ARG001 - functions of a dispatch table share one signature
 
 
-Build: TypeAlias = Callable[["Reader", Row], Any]
-Fill: TypeAlias = Callable[["Reader", Any, Row], None]
-
-
-class NotYet(Exception):
-    """A part can only be built later."""
-
-
 # -- built at once ----------------------------------------------------------------------------------------------
 
 
@@ -113,13 +103,6 @@ def _name(reader: Reader, row: Row) -> Any:
     if found is None:
         raise unknown(row[1])
     return found
-
-
-def unknown(name: str) -> SnapshotError:
-    return NameMissing(
-        f"the stored workflow uses '{name}', which its module does not know in this process, or its code does not "
-        "reach: import it there under its old name, or run the execution with the code it was started with"
-    )
 
 
 def _class(reader: Reader, name: str, test: Callable[[type], bool]) -> Any:

@@ -16,13 +16,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MemberDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python.snapshot.format import Row, Tag
-
-if TYPE_CHECKING:
-    from dalsegno.lang.python.snapshot.read import Reader
+from dalsegno.lang.python.snapshot.object_table import Reader
 
 _OF_TYPING = "__orig_class__"
 _HEAP, _IMMUTABLE = 1 << 9, 1 << 8

@@ -47,7 +47,7 @@ from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import Promise
 
 if TYPE_CHECKING:
-    from dalsegno.lang.python.runtime.machine import PythonMachine
+    from dalsegno.lang.python.runtime.interpreter import Interpreter
 
 _UNKNOWN = object()
 _MAX_PLAIN_INT = 2**53
@@ -463,7 +463,7 @@ def _paged(rows: list[Row], put: Callable[[bytes], str]) -> list[Row]:
     return [*found, *page]
 
 
-def freeze(machine: PythonMachine) -> Frozen:
+def freeze(machine: Interpreter) -> Frozen:
     """Return the machine's state between two instructions. Raise `NotStorable` if a value cannot be stored."""
     writer = Writer(machine.program, _outside(machine), machine.line)
     weak: list[tuple[list[Written], int, CellType]] = []
@@ -499,13 +499,13 @@ def _requested(requests: Requests) -> dict[str, Any]:
     }
 
 
-def _outside(machine: PythonMachine) -> dict[int, str]:
+def _outside(machine: Interpreter) -> dict[int, str]:
     """Return the cells of the surroundings by identity: nested functions hold them too."""
     return {id(machine.outside_cell(name)): name for name in machine.program.outside}
 
 
 def _frame(
-    machine: PythonMachine, frame: Frame, writer: Writer, weak: list[tuple[list[Written], int, CellType]]
+    machine: Interpreter, frame: Frame, writer: Writer, weak: list[tuple[list[Written], int, CellType]]
 ) -> StoredFrame:
     stack = [writer.write(value, role_of(frame, index)) for index, value in enumerate(frame.stack)]
     live, shared = machine.program.masks[frame.number]

@@ -1,0 +1,176 @@
+"""The executions of one store, as this process reads them: queries, and what commands to them need."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from dalsegno.core.graph.summary import NodeSummary, summarise
+from dalsegno.core.graph.token_body import Body, Context, decode_body, decode_page
+from dalsegno.core.scripts.summary import TaskTally
+from dalsegno.core.scripts.token_bodies import with_own_input
+from dalsegno.core.values import decode_value
+from dalsegno.engine.committer import Committer
+from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.scripts.turns import InThread
+from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.stack import Stack
+from dalsegno.engine.steps.values import Loader, Results, Storage
+from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
+from dalsegno.model.event import Event
+from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
+from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
+from dalsegno.ports.archive import ExecutionFilter, Place
+
+
+class StoredExecutions:
+    """What the services of a client share. None of them knows the client."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        definitions: Definitions,
+        committer: Committer,
+        endings: Endings,
+        loader: Loader,
+        limits: EngineLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self.stack = stack
+        self.limits = limits
+        self.definitions = definitions
+        self.committer = committer
+        self.endings = endings
+        self.loader = loader
+        self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
+        self.offload = definitions.offload
+        """Runs work on callers' data that would block the event loop."""
+        self.in_thread: InThread[None] | None = None
+        """Runs possible user code where turns of Python workflows run; None: in the event loop."""
+        self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None
+        """Return the ``concurrency`` that a task registered in this process declares."""
+
+    # -- queries ----------------------------------------------------------------------------------------------
+
+    async def status(self, execution: str) -> ExecutionView:
+        view = await self.stack.archive.execution(execution)
+        if view is None:
+            raise no_execution(execution)
+        return with_own_input(view)
+
+    async def outline(self, execution: str) -> ExecutionView:
+        """Return the execution without input, output and context, which may be large."""
+        view = await self.stack.archive.outline(execution)
+        if view is None:
+            raise no_execution(execution)
+        return view
+
+    async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
+        return await self.endings.wait(execution, timeout)
+
+    async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
+        return await self.endings.ending(execution, timeout)
+
+    async def executions(
+        self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
+    ) -> list[ExecutionView]:
+        """Return outlines of executions, newest first."""
+        return await self.stack.archive.executions(where, before, limit)
+
+    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
+        return await self.stack.archive.events(execution, after, limit)
+
+    async def all_events(self, execution: str) -> list[Event]:
+        found: list[Event] = []
+        while page := await self.events(execution, len(found)):
+            found += page
+        return found
+
+    async def nodes(self, execution: str) -> dict[str, NodeSummary]:
+        """Return state and runs of every node, over all visits and items; for a script, of every task by its name."""
+        view = await self.outline(execution)
+        if view.kind != "graph":
+            return await self._tasks_of(view)
+        program = await self.definitions.by_hash(view.definition)
+        inspection = await self.stack.ledger.inspect(execution)
+        tokens = inspection.tokens if inspection is not None else ()
+        return summarise(program.plan, view, await self.all_events(execution), tokens)
+
+    async def _tasks_of(self, view: ExecutionView) -> dict[str, NodeSummary]:
+        inspection = await self.stack.ledger.inspect(view.id)
+        tally = TaskTally()
+        tally.add(await self.all_events(view.id))
+        return tally.summaries(view, inspection.tokens if inspection is not None else ())
+
+    async def context(self, execution: str) -> dict[str, Any]:
+        """Return the final context of an ended execution, or the values its branches have left so far, as plain
+        values.
+        """
+        return {name: decode_value(raw) for name, raw in (await self.stored_context(execution)).items()}
+
+    async def stored_context(self, execution: str) -> dict[str, msgspec.Raw]:
+        """Return the context as stored JSON."""
+        found = await self.context_readers(execution)
+        return {name: msgspec.Raw(await read()) for name, read in found.items()}
+
+    async def context_readers(
+        self, execution: str
+    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
+        """Return a reader for each value of the context: all values together may be large."""
+        state, context = await self._kept_context(execution)
+        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
+        if state != "COMPLETED":
+            for left in await self.stack.ledger.left(execution, ""):
+                found.update(await self._readers(execution, decode_body(left.data).context))
+        if context is not None:
+            found.update(await self._readers(execution, decode_body(context).context))
+        if "$trigger" not in found:
+            found = {"$trigger": partial(self._input, execution), **found}
+        return found
+
+    async def _kept_context(self, execution: str) -> tuple[ExecutionState, bytes | None]:
+        view = await self.status(execution)
+        return view.state, view.context if view.kind == "graph" else None
+
+    async def _input(self, execution: str) -> bytes:
+        return (await self.status(execution)).input
+
+    async def _readers(
+        self, execution: str, context: Context
+    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
+        found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
+        for page in context.pages:
+            stored = await self.stack.ledger.outputs(execution, [page])
+            if page in stored:
+                found.update(await self._readers(execution, decode_page(stored[page])))
+        body = Body(context=context)
+        for key, entry in context.entries.items():
+            found[key] = partial(self.loader.raw, execution, body, entry)
+        return found
+
+    # -- commands ---------------------------------------------------------------------------------------------
+
+    async def command(self, transition: Transition, verb: str) -> None:
+        outcome = await self.committer.commit(transition, wait_for_store=False)
+        if not isinstance(outcome, Applied | AlreadyApplied):
+            raise await self.refusal(outcome, transition.execution, verb)
+
+    async def refusal(self, outcome: Outcome, execution: str, verb: str) -> DalSegnoError:
+        """Return the error for a command that the ledger did not apply."""
+        if isinstance(outcome, Stale) and outcome.reason == "finished":
+            view = await self.outline(execution)
+            return Conflict(f"cannot {verb} execution {execution}: it has ended ({view.state})")
+        if isinstance(outcome, Stale) and outcome.reason == "pending":
+            return Conflict(
+                f"cannot {verb} execution {execution}: it has not begun (PENDING); trigger or cancel it"
+            )
+        if isinstance(outcome, Refused):
+            return InvalidInput(f"cannot {verb} execution {execution}: {outcome.message}")
+        return no_execution(execution)
+
+
+def no_execution(execution: str) -> NotFound:
+    return NotFound(f"there is no execution {execution} in this store")
