@@ -145,7 +145,7 @@ class ScriptSteps:
 
     async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
         """Take a step. ``began``: start time of a task that was begun earlier and elsewhere."""
-        step = await self._step(lease, began)
+        step = await (self._task(lease, began) if lease.kind == "task" else self._step(lease))
         size = bytes_in_rows(step.transition) - step.freed
         if lease.kind == "task" and step.transition.park is None and len(lease.data) > SMALL:
             size -= len(lease.data)
@@ -158,10 +158,8 @@ class ScriptSteps:
                 return ScriptStep(await self._fail(lease, ErrorValue("LimitExceeded", str(error))))
         return step
 
-    def _step(self, lease: Lease, began: float | None) -> Awaitable[ScriptStep]:
+    def _step(self, lease: Lease) -> Awaitable[ScriptStep]:
         match lease.kind:
-            case "task":
-                return self._task(lease, began)
             case "resume":
                 return self._resume(lease)
             case "timer":
@@ -243,6 +241,14 @@ class ScriptSteps:
     ) -> tuple[Turn, RunningMachine | None]:
         was_interrupted = job.interrupted
         turn, machine = await self.turns.run(job, begin, self._thread(program))
+        if turn.cancel or turn.error is not None:
+            await self._complete(lease, program, turn, was_interrupted)
+        return turn, machine
+
+    async def _complete(
+        self, lease: Lease, program: ScriptProgram, turn: Turn, was_interrupted: bool
+    ) -> None:
+        """Add what the commit needs to a turn that failed or was asked to end. ``was_interrupted``: before the turn."""
         if turn.error is not None and turn.error.code == NAME_MISSING:
             raise BadConfiguration(_waits_for(program, turn.error.message))
         if turn.cancel:
@@ -250,7 +256,6 @@ class ScriptSteps:
                 turn.grace_ends = self._end_of_grace(program)
             if is_failed_cleanup(turn) and turn.error is not None:
                 _, turn.unfinished = await read_unfinished(self.ledger, lease.execution, turn.error.message)
-        return turn, machine
 
     def _end_of_grace(self, program: ScriptProgram) -> float | None:
         grace = self._grace(program)
@@ -392,7 +397,7 @@ class ScriptSteps:
                 weight,
                 turn.blobs,
             )
-        return ScriptStep(transition, cached=cached, freed=_freed(job, turn))
+        return ScriptStep(transition, cached=cached, freed=_freed(job, turn) if job.sizes else 0)
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
@@ -530,9 +535,12 @@ class ScriptSteps:
             awaiting=cached.awaiting,
             blobs=cached.blobs,
         )
-        machine = cached.machine
+        machine, was_interrupted = cached.machine, job.interrupted
         try:
-            turn, after = await self._run(lease, program, job, lambda: machine)
+            # As in `_run`, without a coroutine more for every step.
+            turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
+            if turn.cancel or turn.error is not None:
+                await self._complete(lease, program, turn, was_interrupted)
         except (Heavy, BadConfiguration):
             return ScriptStep(plain())  # the script continues in a step of its own
         step = self._turned(lease, job, turn, after, (event,))

@@ -45,7 +45,7 @@ class TaskRunner:
     async def run(self, lease: Lease, body: TaskBody, workflow: str, now: float) -> Any | Failed:
         """Run the task. Return its output, or its failure."""
         options = task_options(body.options)
-        is_pure = self.is_pure(lease.node)
+        is_pure = lease.node.startswith(NODE_PREFIX) and self.is_pure(lease.node)
         if is_pure:
             refuse_if_light(len(bytes(body.input)))
         ctx = RunContext.of_task(

@@ -30,6 +30,8 @@ LogSink = Callable[[str, str, str, str], None]
 
 NO_OUTPUTS: Mapping[str, Any] = {}
 NO_EXPRESSIONS: Mapping[str, Expression] = {}
+NO_ROOTS: Lookup = dict[str, Any]().get
+"""A script passes finished values: a task looks nothing up."""
 
 
 class RunContext:
@@ -145,9 +147,7 @@ class RunContext:
         """Return the context of a task of a script. ``promise`` distinguishes it from others of the
         same name.
         """
-        # A script passes finished values, so every root is the payload.
-        roots = {"$json": payload, "$payload": payload, "$trigger": payload}
-        run = cls(lease, roots.__getitem__, payload, services, log, meters, now)
+        run = cls(lease, NO_ROOTS, payload, services, log, meters, now)
         run.workflow = workflow
         run._input = payload
         if key:
