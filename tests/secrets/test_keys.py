@@ -113,7 +113,7 @@ def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | None) 
 @pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "postgresql://db/x"])
 def test_without_a_key_the_error_says_how_to_make_one(tmp_path: Path, url: str) -> None:
     source = KeySource(url.format(tmp_path), {})
-    for look in (source.ring, lambda: source.keyring_or_new(is_first=True)):
+    for look in (source.keyring, lambda: source.keyring_or_new(is_first=True)):
         with pytest.raises(NoSecretKey, match="dalsegno credentials new-key"):
             look()
     assert list(tmp_path.iterdir()) == []
