@@ -32,10 +32,10 @@ class Cleanup:
     """Jumps to the block."""
     exits: list[Exit] = field(default_factory=list)
 
-    def number_of(self, way: Exit) -> int:
-        if way not in self.exits:
-            self.exits.append(way)
-        return FIRST_EXIT + self.exits.index(way)
+    def number_of(self, exit_kind: Exit) -> int:
+        if exit_kind not in self.exits:
+            self.exits.append(exit_kind)
+        return FIRST_EXIT + self.exits.index(exit_kind)
 
 
 Context: TypeAlias = Loop | Cleanup

@@ -71,7 +71,7 @@ class Machine(Runner):
         arguments = [surroundings, inputs][-main.parameters :] if main.parameters else []
         machine.enter(FunctionValue(main, ()), arguments)
         machine.prepare(now, budget)
-        machine.go_on()
+        machine.proceed()
         return machine
 
     def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool:
@@ -86,7 +86,7 @@ class Machine(Runner):
         self.known = _numbered(outcomes, len(self.known)) | self.known
         self._packed = None
         self.prepare(now, budget)
-        self.go_on()
+        self.proceed()
         return True
 
     def _answer(self, known: Known, now: float, budget: int | None) -> bool:
@@ -101,7 +101,7 @@ class Machine(Runner):
         if not self.needed:
             frame.position += 1
             self.conclude(frame, promise, verdict)
-        self.go_on()
+        self.proceed()
         return True
 
     def interrupt(self, error: ErrorValue, *, now: float, budget: int | None = None) -> bool:
@@ -112,7 +112,7 @@ class Machine(Runner):
         self._packed = None
         self.prepare(now, budget)
         self.throw(with_stack(error, self.trace()))
-        self.go_on()
+        self.proceed()
         return True
 
     # state for the driver
