@@ -133,7 +133,7 @@ def test_whoever_decides_second_is_told(invoke: Invoke, refund: str) -> None:
     for arguments in ([refund], [refund, "gate"]):
         late = invoke("approve", *arguments)
         assert late.exit_code == 2
-        assert "waits for no decision now" in late.stderr
+        assert "is not waiting for a decision" in late.stderr
         assert "`dalsegno approvals` lists what waits" in late.stderr
     invoke("resume", refund)
     over = invoke("approve", refund, "gate", "--json")

@@ -35,7 +35,7 @@ from dalsegno.server.http.connections import http_protocol
 from dalsegno.server.http.guard import allowance
 from dalsegno.server.http.problems import problem_of
 from dalsegno.server.http.request import GuardedRequest
-from dalsegno.server.http.responses import HeadAsGet, dressed
+from dalsegno.server.http.responses import HeadAsGet, with_default_headers
 from dalsegno.server.http.route import PREFIX
 from dalsegno.server.settings import ServerSettings
 from dalsegno.version import __version__
@@ -77,7 +77,9 @@ class StartupApp:
         reply = self._reply(visit)
         if visit.has_body:
             reply.headers["Connection"] = "close"  # the rest of the body is not read
-        await reply(scope, receive, dressed(send, visit, allowance(visit, self._settings.origins)))
+        await reply(
+            scope, receive, with_default_headers(send, visit, allowance(visit, self._settings.origins))
+        )
 
     def _reply(self, visit: GuardedRequest) -> Response:
         if visit.path == LIVE and visit.is_safe:

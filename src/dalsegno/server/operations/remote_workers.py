@@ -36,7 +36,7 @@ def claimant_of(request: Request) -> Claimant:
     return Claimant(caller.key or "", caller.name, caller.queues, is_operator)
 
 
-def hung_up(services: ServerServices, request: Request) -> Callable[[], Awaitable[bool]]:
+def client_gone(services: ServerServices, request: Request) -> Callable[[], Awaitable[bool]]:
     """Return a check that is true once the caller has disconnected or the server stops."""
 
     async def gone() -> bool:

@@ -15,7 +15,7 @@ from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.route import Route
-from dalsegno.server.operations.remote_workers import claimant_of, hung_up, orchestrator_of
+from dalsegno.server.operations.remote_workers import claimant_of, client_gone, orchestrator_of
 from dalsegno.server.schemas.tasks import (
     Accepted,
     Claimed,
@@ -52,7 +52,7 @@ async def claim(services: Services, asked: ClaimRequest, request: Request) -> Cl
             asked.limit,
             asked.wait,
             tasks=asked.tasks,
-            gone=hung_up(services, request),
+            gone=client_gone(services, request),
             by=claimant_of(request),
         )
     return Claimed(
