@@ -179,7 +179,7 @@ def test_a_url_that_is_none_is_told_at_once(url: str) -> None:
 
 
 def test_keys_do_not_belong_into_urls() -> None:
-    with pytest.raises(BadConfiguration, match="must not hold a key"):
+    with pytest.raises(BadConfiguration, match="must not contain a key"):
         Client("http://secret@127.0.0.1:8700")
 
 
