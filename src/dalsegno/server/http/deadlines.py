@@ -116,7 +116,7 @@ class Deadlines:
         finally:  # also if the server stops and cancels the waiting calls
             if not task.done():
                 call.is_given_up = True
-                self.services.background_tasks.leave(task, going_on=call.changes)
+                self.services.background_tasks.leave(task, continues=call.changes)
         if call.is_given_up:
             scope["path"] = call.path  # the access log reads it when the reply is sent
             await _refusal(call, scope)(scope, receive, send)
