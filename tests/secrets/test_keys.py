@@ -33,7 +33,7 @@ def test_what_a_key_seals_it_opens_and_another_does_not() -> None:
     sealed = one.seal("Grüße, 世界", b"crm/token")
     assert one.open(sealed, b"crm/token") == "Grüße, 世界"
     for key, bound_to in ((other, b"crm/token"), (one, b"crm/other")):
-        with pytest.raises(SecretUnreadable, match="damaged or changed"):
+        with pytest.raises(SecretUnreadable, match="damaged, or changed"):
             key.open(sealed, bound_to)
 
 
@@ -90,15 +90,15 @@ def test_a_key_id_tells_nothing_about_the_key() -> None:
 def test_the_environment_wins_over_the_file_beside_the_store(tmp_path: Path) -> None:
     url, key = f"sqlite:///{tmp_path / 'a.db'}", new_key()
     beside = add_key(tmp_path / "a.db.key")
-    assert KeySource(url, {}).ring().first.id == ring(beside).first.id
-    assert KeySource(url, {KEY_VARIABLE: key}).ring().first.id == ring(key).first.id
+    assert KeySource(url, {}).keyring().first.id == ring(beside).first.id
+    assert KeySource(url, {KEY_VARIABLE: key}).keyring().first.id == ring(key).first.id
     named = add_key(tmp_path / "named")
-    assert KeySource(url, {FILE_VARIABLE: str(tmp_path / "named")}).ring().first.id == ring(named).first.id
+    assert KeySource(url, {FILE_VARIABLE: str(tmp_path / "named")}).keyring().first.id == ring(named).first.id
 
 
 def test_two_sources_at_once_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadConfiguration, match="both set"):
-        KeySource("memory:", {KEY_VARIABLE: new_key(), FILE_VARIABLE: str(tmp_path)}).ring()
+        KeySource("memory:", {KEY_VARIABLE: new_key(), FILE_VARIABLE: str(tmp_path)}).keyring()
 
 
 @pytest.mark.parametrize("content", [None, "# nothing\n"])
@@ -107,13 +107,13 @@ def test_a_key_file_without_a_key_is_named(tmp_path: Path, content: str | None) 
     if content is not None:
         path.write_text(content)
     with pytest.raises(BadConfiguration, match=str(path)):
-        KeySource("memory:", {FILE_VARIABLE: str(path)}).ring()
+        KeySource("memory:", {FILE_VARIABLE: str(path)}).keyring()
 
 
 @pytest.mark.parametrize("url", ["sqlite:///{}/a.db", "postgresql://db/x"])
 def test_without_a_key_the_error_says_how_to_make_one(tmp_path: Path, url: str) -> None:
     source = KeySource(url.format(tmp_path), {})
-    for look in (source.ring, lambda: source.keyring_or_new(is_first=True)):
+    for look in (source.keyring, lambda: source.keyring_or_new(is_first=True)):
         with pytest.raises(NoSecretKey, match="dalsegno credentials new-key"):
             look()
     assert list(tmp_path.iterdir()) == []
@@ -133,17 +133,17 @@ def test_a_key_is_made_only_where_allowed_and_only_for_the_first_credential(tmp_
 
 def test_a_memory_store_has_a_key_as_long_as_it_lives() -> None:
     source = KeySource("memory:", {})
-    assert source.ring().first is source.ring(again=True).first
-    assert KeySource("memory:", {}).ring().first.id != source.ring().first.id
+    assert source.keyring().first is source.keyring(again=True).first
+    assert KeySource("memory:", {}).keyring().first.id != source.keyring().first.id
 
 
 def test_a_new_key_in_the_file_is_seen_by_a_running_process(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     old = add_key(path)
     source = KeySource("memory:", {FILE_VARIABLE: str(path)})
-    assert source.ring().ids() == ring(old).ids()
+    assert source.keyring().ids() == ring(old).ids()
     new = add_key(path)
-    assert source.ring(again=True).ids() == ring(f"{new},{old}").ids()
+    assert source.keyring(again=True).ids() == ring(f"{new},{old}").ids()
     assert path.stat().st_mode & 0o777 == 0o600
     assert [each.name for each in tmp_path.iterdir()] == ["keys"]
 
@@ -155,6 +155,6 @@ def test_a_key_file_that_others_can_read_is_complained_about(
     key = add_key(path)
     path.chmod(0o644)
     with caplog.at_level(logging.WARNING, "dalsegno.secrets"):
-        KeySource("memory:", {FILE_VARIABLE: str(path)}).ring()
+        KeySource("memory:", {FILE_VARIABLE: str(path)}).keyring()
     assert "can be read by other users" in caplog.text
     assert key not in caplog.text

@@ -180,7 +180,7 @@ async def test_http_sends_its_request_with_a_stable_key(server: TestServer) -> N
 async def test_nodes_without_a_meaning_in_a_script_are_refused_with_advice(
     type_name: str, payload: dict[str, Any], advice: str
 ) -> None:
-    with pytest.raises(NodeError, match=f"'{type_name}' has no meaning in a script") as caught:
+    with pytest.raises(NodeError, match=f"'{type_name}' cannot be used in a script") as caught:
         await run(type_name, payload)
     assert advice in str(caught.value)
     assert (caught.value.failure.code, caught.value.failure.retryable) == ("WRONG_ARG_TYPE", False)
