@@ -174,7 +174,7 @@ async def test_async_twins_from_a_thread_of_its_own(client: Client) -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost:8700", "ftp://there", "http://"])
 def test_a_url_that_is_none_is_told_at_once(url: str) -> None:
-    with pytest.raises(BadConfiguration, match="is no URL of a server"):
+    with pytest.raises(BadConfiguration, match="is not the URL of a server"):
         Client(url)
 
 

@@ -99,7 +99,7 @@ def test_a_signal_that_is_no_decision_is_recorded_and_the_node_waits_on(stage: S
     ended = stage.end_of(handle)
     assert ended.output == {"decision": "approved", "data": {"amount": 7}, "by": "ann"}
     problems = [record["error"]["message"] for record in ended.data("NodeWaiting", "gate")[1:]]
-    assert "this is no decision" in problems[0]
+    assert "this is not a decision" in problems[0]
     assert "/data/amount: 'much' is not of type 'number'" in problems[1]
     assert ended.nodes["gate"] == ("COMPLETED", 1)
 

@@ -127,8 +127,8 @@ def test_a_comment_needs_no_form(decision: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        (None, "this is no decision"),
-        ("approved", "this is no decision"),
+        (None, "this is not a decision"),
+        ("approved", "this is not a decision"),
         ({}, "'decision' must be 'approved' or 'rejected', not None"),
         ({"decision": "yes"}, "not 'yes'"),
         ({"decision": ["approved"]}, "'decision' must be"),

@@ -39,14 +39,14 @@ class SkippingClock:
         self._system = system
         self._skips = skips
         self._waited_for: Counter[str] = Counter()
-        self._keeper: asyncio.Task[None] | None = None
+        self._timekeeper: asyncio.Task[None] | None = None
 
     @contextmanager
     def waiting_for(self, execution: str) -> Iterator[None]:
         self._waited_for[execution] += 1
-        if self._keeper is None:
+        if self._timekeeper is None:
             loop = asyncio.get_running_loop()
-            self._keeper = loop.create_task(self._keep_time(), context=outside())
+            self._timekeeper = loop.create_task(self._keep_time(), context=outside())
         try:
             yield
         finally:
@@ -55,8 +55,8 @@ class SkippingClock:
                 del self._waited_for[execution]
 
     def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._timekeeper is not None:
+            self._timekeeper.cancel()
 
     async def _keep_time(self) -> None:
         try:
@@ -65,7 +65,7 @@ class SkippingClock:
                 if self._waited_for:
                     await self._skip()
         finally:
-            self._keeper = None
+            self._timekeeper = None
 
     async def _until_quiet(self) -> None:
         looks = 0
@@ -91,7 +91,7 @@ class SkippingClock:
 
         Return False if an event happened meanwhile.
         """
-        waiters = self._system.desk.waiters
+        waiters = self._system.client_engine.waiters
         for execution in list(self._waited_for):
             row = self._system.store.execution(execution)
             if row is not None and row.state in ENDED:
@@ -105,19 +105,19 @@ class SkippingClock:
         return True
 
     async def _why_stuck(self, execution: str, due: float | None) -> str:
-        situation = await self._system.explainer.situation(execution)
+        explanation = await self._system.explainer.explain(execution)
         if due is None:
             cause = "nothing is running and no timer is left, so only a signal or the test itself can move it"
         else:
             ahead = due - self._system.clock.now()
             cause = f"time is moved by hand in this test, and the next timer is {ahead:g} s ahead: advance({ahead:g})"
-        return f"{situation}\n  it cannot go on: {cause}"
+        return f"{explanation}\n  it cannot continue: {cause}"
 
-    async def lost_patience(self, execution: str) -> Stuck:
-        situation = await self._system.explainer.situation(execution)
+    async def timed_out(self, execution: str) -> Stuck:
+        explanation = await self._system.explainer.explain(execution)
         return Stuck(
-            f"{situation}\n  it did not end within {self.patience:g} real seconds; a task that waits for the outside "
-            "should be mocked, or give the test more patience: TestKit(app, patience=60)"
+            f"{explanation}\n  it did not end within {self.patience:g} real seconds; a task that waits for something "
+            "else should be mocked, or give the test more patience: TestKit(app, patience=60)"
         )
 
     # -- by hand --------------------------------------------------------------------------------------------------
@@ -135,9 +135,9 @@ class SkippingClock:
     async def _still_busy(self) -> str:
         worker = self._system.worker
         running = sorted({lease.execution for lease in worker.tokens()}) if worker is not None else []
-        situations = [await self._system.explainer.situation(execution) for execution in running[:3]]
+        explanations = [await self._system.explainer.explain(execution) for execution in running[:3]]
         return "\n".join(
-            [f"the system did not come to rest within {self.patience:g} real seconds", *situations]
+            [f"the system did not become idle within {self.patience:g} real seconds", *explanations]
         )
 
     async def run_out(self) -> None:

@@ -37,7 +37,7 @@ from dalsegno.testing.kit.clock import SkippingClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
 from dalsegno.testing.kit.diagnosis import Complaints, Explainer
 from dalsegno.testing.kit.mocking import KitTasks
-from dalsegno.testing.kit.worker_life import Life, Midwife, mortal, outside
+from dalsegno.testing.kit.worker_life import Life, Midwife, mortal_port, outside
 
 LEASE_SECONDS = 3e10
 """No jump of the clock expires a lease: only a crash does."""
@@ -65,37 +65,37 @@ class System:
         self.broker = _EveryQueueBroker(self.truth)
         self.limits = MemoryLimits(self.store, clock)
         self.plan = CrashPlan()
-        self.complaints = Complaints()
+        self.engine_errors = Complaints()
         self.files: dict[str, Path] = {}
         self.verdict: BaseException | None = None
         """A test outcome raised in a mock and not yet reported to the test."""
         tasks = equipment.services["tasks"]
         if isinstance(tasks, KitTasks):
-            tasks.verdicts.tell = self.pass_verdict
+            tasks.verdicts.callback = self.pass_verdict
         self.time = SkippingClock(self, skips=skips, patience=patience)
         self.lives = 0
         self.restarting = False
-        self.forgiving = False
+        self.ignores_verdicts = False
         """True to ignore the deaths of workers in the count of losses. Otherwise suspected tasks run one by one."""
-        self.desk: ClientEngine
+        self.client_engine: ClientEngine
         self.worker: WorkerEngine | None = None
-        self._midwife: Midwife | None = None
+        self._child_watcher: Midwife | None = None
         self._succession: asyncio.Task[None] | None = None
         self._outside: contextvars.Context
 
     # -- coming and going -----------------------------------------------------------------------------------------
 
     async def open(self) -> Engine:
-        self.complaints.listen()
+        self.engine_errors.listen()
         self._outside = outside()
-        self._midwife = Midwife(asyncio.get_running_loop())
-        self.desk = ClientEngine(self)
-        self.explainer = Explainer(self.desk.client, self.complaints, self.files)
+        self._child_watcher = Midwife(asyncio.get_running_loop())
+        self.client_engine = ClientEngine(self)
+        self.explainer = Explainer(self.client_engine.client, self.engine_errors, self.files)
         equipment = self.equipment
         equipment.workflows.forget_deployed()
-        await equipment.workflows.ensure_all(self.desk.client)
+        await equipment.workflows.ensure_all(self.client_engine.client)
         await self._begin_life()
-        return self.desk
+        return self.client_engine
 
     async def close(self) -> None:
         self.time.close()
@@ -103,12 +103,12 @@ class System:
             await self._succession
         if self.worker is not None:
             await self.worker.stop()
-        await self.desk.endings.close()
-        await self.desk.committer.drain()
-        if self._midwife is not None:
-            self._midwife.leave()
+        await self.client_engine.endings.close()
+        await self.client_engine.committer.drain()
+        if self._child_watcher is not None:
+            self._child_watcher.leave()
         self.equipment.workflows.forget_deployed()
-        self.complaints.leave()
+        self.engine_errors.leave()
 
     # -- lives of the worker --------------------------------------------------------------------------------------
 
@@ -118,14 +118,14 @@ class System:
         ledger = cast(Ledger, CrashingLedger(self.truth, life, self.plan, self.crash))
         stack = Stack(
             "memory:",
-            mortal(ledger, life),
-            mortal(self.broker, life),
-            mortal(MemoryArchive(self.store, self.clock), life),
-            mortal(MemoryBlobs(self.store), life),
-            mortal(MemoryRecords(self.store, self.clock), life),
+            mortal_port(ledger, life),
+            mortal_port(self.broker, life),
+            mortal_port(MemoryArchive(self.store, self.clock), life),
+            mortal_port(MemoryBlobs(self.store), life),
+            mortal_port(MemoryRecords(self.store, self.clock), life),
             self.clock,
             self.truth.close,
-            mortal(self.limits, life),
+            mortal_port(self.limits, life),
         )
         self.worker = WorkerEngine(self, stack, life)
         await life.spawn(self.worker.start())
@@ -145,7 +145,7 @@ class System:
         await asyncio.sleep(0)  # cancelled tasks end first
         names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
         lost = await self.truth.expire(names)
-        if self.forgiving:
+        if self.ignores_verdicts:
             self._forgive(lost)
         await self._begin_life()
         self.restarting = False
@@ -161,7 +161,7 @@ class System:
     def pass_verdict(self, verdict: BaseException) -> None:
         """Raise the outcome in all waits now, else at the next call of the kit or at its end."""
         self.verdict = self.verdict or verdict
-        self.desk.waiters.give_up_all(verdict)
+        self.client_engine.waiters.give_up_all(verdict)
 
     def raise_verdict(self) -> None:
         __tracebackhide__ = True
@@ -264,7 +264,7 @@ class KitEndings(Endings):
             except TimeoutError:
                 if timeout is not None:
                     raise
-                raise await self._time.lost_patience(execution) from None
+                raise await self._time.timed_out(execution) from None
             except BaseException as error:
                 self._system.heard(error)
                 raise
@@ -362,7 +362,7 @@ class WorkerEngine(Engine):
         workflows = _KnownWorkflows(equipment.workflows)
         super().__init__(stack, equipment.types, equipment.services, settings, workflows)
         self.life = life
-        self.endings = self.client.endings = system.desk.endings
+        self.endings = self.client.endings = system.client_engine.endings
 
     def is_working(self) -> bool:
         return self.worker is None or bool(self.worker.running)
