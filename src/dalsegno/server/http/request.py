@@ -98,7 +98,9 @@ class GuardedRequest:
         if self.is_https and scheme != "https":
             return False
         default = DEFAULT_PORTS[scheme]
-        return origin_host.name == self.host.name and (origin_host.port or default) == (self.host.port or default)
+        return origin_host.name == self.host.name and (origin_host.port or default) == (
+            self.host.port or default
+        )
 
     @cached_property
     def session(self) -> str | None:
