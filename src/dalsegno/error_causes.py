@@ -268,9 +268,9 @@ OPERATING: dict[str, tuple[str, str]] = {
     "DS-231": (
         (
             "The file of a SQLite store, or its `-wal` or `-shm`, was deleted, moved or replaced while the process had "
-            "it open. SQLite would keep writing to a file that nothing can find; so every commit and every read is refused "
-            "from then on, and a commit that was under way is not confirmed. The process logs it once and ends with "
-            "exit code 4; a server answers 503 until it has."
+            "it open. SQLite would keep writing to a file that nothing can find; so every commit and every read is "
+            "refused from then on, and a commit that was under way is not confirmed. The process logs it once and ends "
+            "with exit code 4; a server answers 503 until it has."
         ),
         (
             "Stop all processes that use the store. Put the file back with its `-wal` and `-shm`, or restore a backup "
@@ -281,8 +281,8 @@ OPERATING: dict[str, tuple[str, str]] = {
     ),
     "DS-240": (
         (
-            "The file is damaged, not a SQLite database, or the database of another application. PostgreSQL: it reports "
-            "damaged data or a damaged index."
+            "The file is damaged, not a SQLite database, or the database of another application. PostgreSQL: it "
+            "reports damaged data or a damaged index."
         ),
         (
             "Of a file: give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE "
