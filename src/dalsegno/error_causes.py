@@ -28,7 +28,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     ),
     "BAD_TASK_OUTPUT": (
         "A program answered a remote task with an output that does not fit the declared `returns`.",
-        "The message names the place. Mend the program, or the declaration; then retry the execution.",
+        "The message names the place. Fix the program, or the declaration; then retry the execution.",
     ),
     "CANCELLED": (
         "The execution was cancelled.",
@@ -44,7 +44,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     ),
     "CLEANUP_CUT_OFF": (
         "The clean-up of a cancelled or timed-out execution took longer than its `cancel_grace`.",
-        "`dalsegno dead` lists it; retrying the letter goes on with the clean-up.",
+        "`dalsegno dead` lists it; retrying the letter continues the clean-up.",
     ),
     "EDIT_FAILED": (
         "An assignment does not fit what is edited, or its type.",
@@ -75,7 +75,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Retry.",
     ),
     "HTTP_CONNECTION_REFUSED": (
-        "Nobody listens there.",
+        "No server listens there.",
         "Retry.",
     ),
     "HTTP_DNS_BUSY": (
@@ -99,7 +99,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "",
     ),
     "HTTP_PROTOCOL_ERROR": (
-        "The answer is no HTTP.",
+        "The answer is not HTTP.",
         "",
     ),
     "HTTP_RESPONSE_TOO_LARGE": (
@@ -159,8 +159,8 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Split into fewer, larger items, or raise the limit; see [Limits](../limits.md).",
     ),
     "INTERNAL_ERROR": (
-        "Dal Segno itself broke while it handled this node.",
-        "Please report it with the traceback from the worker's log. Retry once it is mended.",
+        "Dal Segno had an internal error while it handled this node.",
+        "Please report it with the traceback from the worker's log. Retry once it is fixed.",
     ),
     "NOT_STORABLE": (
         "The store refuses what the step wants to write.",
@@ -172,10 +172,10 @@ NODE_CODES: dict[str, tuple[str, str]] = {
     ),
     "TASK_NOT_FOUND": (
         "No living worker of its queue has it, and `missing_tasks` is `fail` (test kit, `dalsegno run` on SQLite).",
-        "Register it, or mend its name. Elsewhere such a step waits for a worker that has the task.",
+        "Register it, or fix its name. Elsewhere such a step waits for a worker that has the task.",
     ),
     "TERMINATED": (
-        "Somebody terminated the execution: it ended at once, without a clean-up.",
+        "The execution was terminated: it ended at once, without a clean-up.",
         "Of a script, `dalsegno dead` lists what was left; retrying the letter runs the clean-up.",
     ),
     "TIMEOUT": (
@@ -195,7 +195,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "Do what takes long before the block, and return soon after it.",
     ),
     "UNACCEPTABLE_SIGNAL": (
-        "A signal that an `approval` waited for is no decision, or does not fit its form. The node waits on.",
+        "A signal that an `approval` waited for is not a decision, or does not fit its form. The node keeps waiting.",
         "Send decisions with `handle.decide`, which refuses such ones.",
     ),
     "WORKER_LOST": (
@@ -203,7 +203,7 @@ NODE_CODES: dict[str, tuple[str, str]] = {
         "See [What happens when X dies](../what-happens-when-x-dies.md#a-poison-node).",
     ),
     "WRONG_ARG_TYPE": (
-        "A script gave something of the wrong kind, or ran a node that has no meaning in a script.",
+        "A script gave something of the wrong kind, or ran a node that cannot be used in a script.",
         "The message says what to use instead.",
     ),
     "WRONG_NODE_TYPE": (
@@ -215,8 +215,8 @@ NODE_CODES: dict[str, tuple[str, str]] = {
 
 OPERATING: dict[str, tuple[str, str]] = {
     "DS-200": (
-        "The common class of the errors below: whoever runs the system must act.",
-        "Workers go on trying on their own; calls from outside raise it at once.",
+        "The common class of the errors below: the operator of the system must act.",
+        "Workers keep trying on their own; calls from outside raise it at once.",
     ),
     "DS-211": (
         (
@@ -257,7 +257,7 @@ OPERATING: dict[str, tuple[str, str]] = {
             "by default, or the user lacks rights."
         ),
         (
-            "Of a file: do what the message says: mend the permissions (`chmod`, `chown`), take the attribute away "
+            "Of a file: do what the message says: fix the permissions (`chmod`, `chown`), remove the attribute "
             "(`chattr -i`), or mount the file system for writing. Of PostgreSQL: name all servers in the URL, with "
             "`target_session_attrs=read-write` (see [Failover](../postgresql.md#failover)), and promote one; set "
             "`default_transaction_read_only` off; or grant the user the schema `dalsegno`, its tables and "
@@ -268,9 +268,9 @@ OPERATING: dict[str, tuple[str, str]] = {
     "DS-231": (
         (
             "The file of a SQLite store, or its `-wal` or `-shm`, was deleted, moved or replaced while the process had "
-            "it open. SQLite would go on writing to what nobody can find; so every commit and every read is refused "
-            "from then on, and a commit that was under way is not confirmed. The process logs it once and ends with "
-            "exit code 4; a server answers 503 until it has."
+            "it open. SQLite would keep writing to a file that nothing can find; so every commit and every read is "
+            "refused from then on, and a commit that was under way is not confirmed. The process logs it once and ends "
+            "with exit code 4; a server answers 503 until it has."
         ),
         (
             "Stop all processes that use the store. Put the file back with its `-wal` and `-shm`, or restore a backup "
@@ -281,12 +281,12 @@ OPERATING: dict[str, tuple[str, str]] = {
     ),
     "DS-240": (
         (
-            "The file is damaged, no SQLite database, or the database of another application. PostgreSQL: it reports "
-            "damaged data or a damaged index."
+            "The file is damaged, not a SQLite database, or the database of another application. PostgreSQL: it "
+            "reports damaged data or a damaged index."
         ),
         (
             "Of a file: give another path; or stop all processes, keep a copy, and restore a backup. `sqlite3 FILE "
-            ".recover` rescues what can be read. Of PostgreSQL: `REINDEX` mends an index; for anything else stop all "
+            ".recover` rescues what can be read. Of PostgreSQL: `REINDEX` repairs an index; for anything else stop all "
             "processes and restore a backup, on another disk."
         ),
     ),
@@ -321,7 +321,7 @@ OPERATING: dict[str, tuple[str, str]] = {
 
 SERVING: dict[str, tuple[str, str]] = {
     "DS-300": (
-        "The common class of the errors below: who asks may not have it.",
+        "The common class of the errors below: the caller is not allowed to do this.",
         "Look at the code of the error.",
     ),
     "DS-310": (
@@ -441,11 +441,11 @@ SERVING: dict[str, tuple[str, str]] = {
     ),
     "DS-350": (
         (
-            "A remote worker answers for a task that is not its own any more: it was silent for longer than its lease, "
+            "A remote worker answers for a task that is no longer its own: it was silent for longer than its lease, "
             "the task took longer than its timeout, or the execution has ended. Another worker may have it by now."
         ),
         (
-            "Drop the result and go on claiming. Send heartbeats while a task runs; see [Remote "
+            "Drop the result and continue claiming. Send heartbeats while a task runs; see [Remote "
             "workers](../remote-workers.md)."
         ),
     ),
@@ -464,7 +464,7 @@ SERVING: dict[str, tuple[str, str]] = {
         ),
     ),
     "DS-362": (
-        "A failure alert was not taken by its receiver, or could not be sent at all.",
+        "A failure alert was not accepted by its receiver, or could not be sent at all.",
         (
             "The message says why. It is tried again, less and less often. `dalsegno alerts test ID` tries it now; see "
             "[Failure alerts](../failure-alerts.md)."
@@ -487,7 +487,7 @@ USAGE: dict[str, tuple[str, str]] = {
     ),
     "DS-100": (
         (
-            "A call that makes no sense as it was made: a blocking call on the engine's own event loop, "
+            "A call that is not possible as it was made: a blocking call on the engine's own event loop, "
             "an input given both as a value and as keywords, an application that was closed, a command "
             "that cannot do what was asked."
         ),
@@ -498,7 +498,7 @@ USAGE: dict[str, tuple[str, str]] = {
             "A graph document has problems. The error carries all of them in `findings`, each with a JSON"
             " pointer, a rule and a sentence."
         ),
-        "Mend the document; `dalsegno validate FILE` shows line and column. Nothing was stored.",
+        "Fix the document; `dalsegno validate FILE` shows line and column. Nothing was stored.",
     ),
     "DS-120": (
         (
@@ -517,7 +517,7 @@ USAGE: dict[str, tuple[str, str]] = {
     "DS-140": (
         (
             "A value that JSON cannot carry: a type without a JSON form, NaN or an infinity, text that is"
-            " no valid Unicode, nesting deeper than 200. The message names the path inside the value."
+            " not valid Unicode, nesting deeper than 200. The message names the path inside the value."
         ),
         (
             "Return plain data, a dataclass or a Pydantic model. For the output of a node this is a node "
@@ -554,7 +554,7 @@ USAGE: dict[str, tuple[str, str]] = {
     "DS-171": (
         "The execution ended FAILED. `error` is the error object: message, code, type, details, node.",
         (
-            "Mend the cause, then `handle.retry()` or `dalsegno retry EXECUTION`: see [Rerun after a bug "
+            "Fix the cause, then `handle.retry()` or `dalsegno retry EXECUTION`: see [Rerun after a bug "
             "fix](../how-to/rerun.md). The codes of nodes are listed below."
         ),
     ),
@@ -587,7 +587,7 @@ USAGE: dict[str, tuple[str, str]] = {
             " listed, with line and column."
         ),
         (
-            "Mend the places named; `dalsegno validate FILE` shows them with their lines, and warnings too."
+            "Fix the places named; `dalsegno validate FILE` shows them with their lines, and warnings too."
             " Nothing was stored."
         ),
     ),

@@ -43,7 +43,7 @@ def test_mistakes_are_told(invoke: Invoke) -> None:
     for arguments, said in (
         ((), "no receiver"),
         (("--env", "NOT_THERE"), "NOT_THERE"),
-        (("--mail", "nobody"), "is no address"),
+        (("--mail", "nobody"), "is not an address"),
     ):
         refused = invoke("alerts", "add", "ops", *arguments)
         assert refused.exit_code == 2, refused.output

@@ -77,7 +77,7 @@ def test_open_approvals_are_listed_with_the_command_that_decides(invoke: Invoke,
 def test_list_says_so_if_nobody_is_asked(invoke: Invoke, folder: Path) -> None:
     write(folder, hello_yaml=HELLO)
     invoke("run", "hello.yaml")
-    assert invoke("approvals").stdout == "nothing waits to be decided\n"
+    assert invoke("approvals").stdout == "no decision is open\n"
 
 
 def test_limit_tells_that_there_are_more(invoke: Invoke, folder: Path) -> None:
@@ -133,8 +133,8 @@ def test_whoever_decides_second_is_told(invoke: Invoke, refund: str) -> None:
     for arguments in ([refund], [refund, "gate"]):
         late = invoke("approve", *arguments)
         assert late.exit_code == 2
-        assert "waits for no decision now" in late.stderr
-        assert "`dalsegno approvals` lists what waits" in late.stderr
+        assert "is not waiting for a decision" in late.stderr
+        assert "`dalsegno approvals` lists the open" in late.stderr
     invoke("resume", refund)
     over = invoke("approve", refund, "gate", "--json")
     assert over.exit_code == 2

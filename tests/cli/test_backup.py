@@ -126,7 +126,7 @@ def test_key_that_lies_beside_the_store_is_named(folder: Path, invoke: Invoke) -
 
     told = invoke("backup", "copy.db")
 
-    assert "not in it: keep a copy of dalsegno.db.key apart" in told.stderr
+    assert "not in it: keep a separate copy of dalsegno.db.key" in told.stderr
 
 
 def test_copy_that_finds_no_space_leaves_nothing_behind(

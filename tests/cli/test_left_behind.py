@@ -35,7 +35,7 @@ def test_run_says_how_what_it_left_running_goes_on(invoke: Invoke, folder: Path)
     write(folder, mail_py=FORGETFUL)
     ran = invoke("run", "mail.py:forgetful", "--input", "1")
     assert ran.exit_code == 0
-    assert "2 executions that it started have not ended. A worker goes on with that, or:" in ran.stderr
+    assert "2 executions that it started have not ended. A worker continues that, or:" in ran.stderr
     left = [line.split()[2] for line in ran.stderr.splitlines() if line.startswith("  dalsegno resume ")]
     assert len(left) == 2
     invoke("signal", left[0], "go", "--payload", "5")

@@ -94,7 +94,7 @@ def test_an_error_of_the_code_is_to_be_mended_and_started_anew(
     said = invoke("run", f"m.py:{name}").stdout
     assert "FAILED" in said
     assert "dalsegno retry" not in said
-    assert "mend what is wrong, then start it anew with `dalsegno run …`" in said
+    assert "fix what is wrong, then start it anew with `dalsegno run …`" in said
 
 
 @pytest.mark.parametrize("source", ["return inputs.nothing", "return [1].nope()", "return Math.max + 1"])
@@ -104,7 +104,7 @@ def test_an_error_of_a_scripts_own_text_is_no_reason_to_retry(
     write(folder, s_flow=f"{source}\n")
     said = invoke("run", "s.flow").stdout
     assert "dalsegno retry" not in said
-    assert "A retry keeps this version and its input: mend what is wrong" in said
+    assert "A retry keeps this version and its input: fix what is wrong" in said
 
 
 def test_what_a_task_meets_may_go_better(invoke: Invoke, folder: Path) -> None:

@@ -116,7 +116,7 @@ def test_given_application_is_searched_and_told(invoke: Invoke, folder: Path) ->
     [
         ("lasting:nothing", "'lasting' holds: app, other. Write --app lasting:app."),
         ("lasting:fetch", "'lasting' holds: app, other. Write --app lasting:app."),
-        ("empty", "'empty' holds no dalsegno.App"),
+        ("empty", "'empty' contains no dalsegno.App"),
     ],
 )
 def test_module_without_the_application_tells_what_it_holds(

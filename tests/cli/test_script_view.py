@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from dalsegno.cli.live.graph_progress import Activity
-from dalsegno.cli.live.screen import narrate
+from dalsegno.cli.live.screen import describe_events
 from dalsegno.cli.live.script_progress import Pending, ScriptMoment
 from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command
@@ -81,7 +81,7 @@ def test_waits_count_down_and_tell_how_to_signal() -> None:
         )
     )
     assert "signal go" in drawn
-    assert "has not come · gives up in 1:05" in drawn
+    assert "has not arrived · gives up in 1:05" in drawn
     assert "fires in 3 s · 2 more later" in drawn
     assert "execution abc" in drawn
     assert "in 10 s" in drawn
@@ -146,9 +146,9 @@ def event(kind: Any, node: str = "", seq: int = 1, **data: Any) -> Event:
             event("TaskRetrying", "charge", error={"message": "no"}, attempt=1, retry_at=103.0),
             "charge failed: no; attempt 2 follows in 3 s",
         ),
-        (event("TaskHandedOver", "mail", execution="x1"), "mail goes on as execution x1"),
+        (event("TaskHandedOver", "mail", execution="x1"), "mail continues as execution x1"),
         (event("TimerFired"), "a timer fired"),
-        (event("TimerFired", "go", signal=True), "signal go did not come in time"),
+        (event("TimerFired", "go", signal=True), "signal go did not arrive in time"),
         (event("SignalReceived", "go", payload=1), "signal go received"),
         (event("ChildStarted", "bill", execution="c1"), "workflow bill started: execution c1"),
         (event("ChildEnded", "bill", error=None), "workflow bill completed"),
@@ -157,20 +157,20 @@ def event(kind: Any, node: str = "", seq: int = 1, **data: Any) -> Event:
     ],
 )
 def test_events_are_told_as_sentences(told: Event, line: str) -> None:
-    assert narrate([told]) == [line]
+    assert describe_events([told]) == [line]
 
 
 def test_where_the_program_went_on_in_the_same_commit_is_told_too() -> None:
     fused = event("TaskCompleted", "charge", then={"line": 9, "awaits": "timer"})
-    assert narrate([fused])[-1] == "line 9: waits for timer"
+    assert describe_events([fused])[-1] == "line 9: waits for timer"
 
 
 def test_many_alike_are_counted() -> None:
-    assert narrate([event("TaskCompleted", "charge")] * 1000) == ["charge completed (1,000 times)"]
+    assert describe_events([event("TaskCompleted", "charge")] * 1000) == ["charge completed (1,000 times)"]
 
 
 def test_events_of_graphs_are_passed_over() -> None:
-    assert narrate([event("NodeCompleted", "n"), event("ExecutionStarted")]) == []
+    assert describe_events([event("NodeCompleted", "n"), event("ExecutionStarted")]) == []
 
 
 # -- variables --------------------------------------------------------------------------------------------------
@@ -184,4 +184,4 @@ def test_variables_that_json_cannot_carry_are_told_by_their_text() -> None:
     assert as_json({"a": (1, 2)}) == {"a": [1, 2]}
     assert as_json({"a": {1, 2}}) == {"a": "{1, 2}"}
     assert as_json({(1, 2): 3}) == "{(1, 2): 3}"
-    assert "cannot be had" in as_json(Odd())
+    assert "is not available" in as_json(Odd())

@@ -43,7 +43,7 @@ def test_dev_serves_runs_and_stops(programs: Programs, folder: Path) -> None:
     dev.send(signal.SIGTERM)
     code, _, said = dev.finish()
     assert code == 0
-    assert "There are no keys: everybody on this machine may do everything" in said
+    assert "There are no keys: everyone on this machine may do everything" in said
     assert "HTTP nodes reach every address" in said
     assert "stopping" in said
     assert "stopped" in said
@@ -114,7 +114,7 @@ def test_a_taken_port_is_told(invoke: Invoke) -> None:
 def test_without_keys_nobody_else_is_let_in(invoke: Invoke) -> None:
     result = invoke("server", "--host", "0.0.0.0", "--port", "0")
     assert result.exit_code == 2
-    assert "without keys everybody who reaches 0.0.0.0" in result.stderr
+    assert "without keys everyone who reaches 0.0.0.0" in result.stderr
     assert "dalsegno keys add" in result.stderr
 
 

@@ -66,7 +66,7 @@ def test_doctor_sees_that_the_date_was_deleted(invoke: Invoke, unsealed: str, fo
 def test_a_date_must_be_one_and_sealing_needs_a_key(
     invoke: Invoke, unsealed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "is no date" in invoke("snapshots", "accept-until", "soon").stderr
+    assert "is not a date" in invoke("snapshots", "accept-until", "soon").stderr
     monkeypatch.delenv(KEY_VARIABLE)
     assert "there is no key" in invoke("snapshots", "seal").stderr
     assert "this process has none" in invoke("snapshots", "accept-until", "30d").stderr

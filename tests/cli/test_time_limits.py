@@ -50,18 +50,18 @@ def waiting(invoke: Invoke, folder: Path, request: pytest.FixtureRequest) -> str
 @pytest.mark.parametrize("waiting", ["approval"], indirect=True)
 def test_a_signal_gives_up_when_the_limit_around_it_is_over(invoke: Invoke, waiting: str) -> None:
     shown = invoke("show", waiting).stdout
-    assert re.search(r"signal go  has not come · gives up in (59:\d\d|1:00:00)", shown)
+    assert re.search(r"signal go  has not arrived · gives up in (59:\d\d|1:00:00)", shown)
     assert "fires in" not in shown
     assert "signal go, with a time limit (line 15)" in shown
     (why,) = invoke("why", waiting).stdout.strip().splitlines()
-    assert re.search(r"signal 'go' has not come; it gives up in (59:\d\d|1:00:00)", why)
+    assert re.search(r"signal 'go' has not arrived; it gives up in (59:\d\d|1:00:00)", why)
 
 
 @pytest.mark.parametrize("waiting", ["job"], indirect=True)
 def test_other_waits_have_the_limit_beside_them(invoke: Invoke, waiting: str) -> None:
     shown = invoke("show", waiting).stdout
     assert re.search(r"timer\s+fires in 2:59:\d\d\s*$", shown, re.MULTILINE)
-    assert re.search(r"gives up by the timeout\(\) around it\s+in (59:\d\d|1:00:00)", shown)
+    assert re.search(r"gives up when the timeout\(\) around it expires\s+in (59:\d\d|1:00:00)", shown)
     assert "all of 2, with a time limit (line 21)" in shown
     why = json.loads(invoke("why", waiting, "--json").stdout)["waits"]
     assert sorted((wait["kind"], wait["node"]) for wait in why) == [("deadline", ""), ("timer", "")]
@@ -70,6 +70,6 @@ def test_other_waits_have_the_limit_beside_them(invoke: Invoke, waiting: str) ->
 @pytest.mark.parametrize("waiting", ["contest"], indirect=True)
 def test_a_timer_that_the_workflow_races_itself_stays_a_timer(invoke: Invoke, waiting: str) -> None:
     shown = invoke("show", waiting).stdout
-    assert re.search(r"signal go  has not come\s*$", shown, re.MULTILINE)
+    assert re.search(r"signal go  has not arrived\s*$", shown, re.MULTILINE)
     assert re.search(r"timer\s+fires in (59:\d\d|1:00:00)", shown)
     assert "race of 2 (line 26)" in shown

@@ -263,8 +263,8 @@ def test_finishing_where_nothing_is_taken_away_asks_nobody(invoke: Invoke, store
 
     told = invoke("migrate", "--finish", "--store", store)
     assert told.exit_code == 0
-    assert f"schema {NOW} is up to date; there is nothing to take away" in " ".join(told.stdout.split())
-    assert "take away" not in invoke("migrate", "--store", store).stdout
+    assert f"schema {NOW} is up to date; there is nothing to remove" in " ".join(told.stdout.split())
+    assert "remove" not in invoke("migrate", "--store", store).stdout
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_finishing_where_nothing_is_taken_away_asks_nobody(invoke: Invoke, store
     [
         (("--force",), "`dalsegno migrate --finish --force`"),
         (("--check", "--force"), "`dalsegno migrate --finish --force`"),
-        (("--check", "--finish"), "`dalsegno migrate --check`, then write `dalsegno migrate --finish`"),
+        (("--check", "--finish"), "`dalsegno migrate --check`, then run `dalsegno migrate --finish`"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_with_what_to_write(

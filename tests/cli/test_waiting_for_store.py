@@ -16,7 +16,7 @@ import pytest
 
 from dalsegno.app import App
 from dalsegno.cli.process import startup
-from dalsegno.cli.process.startup import Awaited, running_patiently
+from dalsegno.cli.process.startup import Awaited, running_when_open
 from dalsegno.cli.run.session import Stopping
 from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.errors import BadConfiguration, DalSegnoError, Unavailable
@@ -229,7 +229,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 async def opened(store: Store, stopping: Stopping | None = None) -> bool:
     application: App = store  # type: ignore[assignment]
     block = store.running
-    async with running_patiently(application, block, stopping or Stopping(), Awaited()) as begun:
+    async with running_when_open(application, block, stopping or Stopping(), Awaited()) as begun:
         return begun is not None
 
 

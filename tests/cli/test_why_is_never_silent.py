@@ -120,7 +120,7 @@ def test_a_signal_that_came_during_a_pause_is_not_asked_for_again(
         assert waits[0]["kind"] == "paused"
         assert "has come" in told
         assert "resumed" in told
-        assert "has not come" not in told
+        assert "has not arrived" not in told
         assert "send it with" not in told
         assert "no living worker" not in told
 

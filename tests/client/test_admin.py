@@ -161,7 +161,7 @@ def test_protected_names(client: Client, ask: Ask) -> None:
     assert (made.name, made.credential, made.protected_by) == ("billing/eu-*", None, "open")
     assert ask(client.protected_names, "list") == [made]
     ask(client.protected_names, "unprotect", "billing/eu-*")
-    with pytest.raises(NotFound, match="no admin protects"):
+    with pytest.raises(NotFound, match="is not protected by an admin"):
         ask(client.protected_names, "unprotect", "billing/eu-*")
 
 

@@ -174,12 +174,12 @@ async def test_async_twins_from_a_thread_of_its_own(client: Client) -> None:
 
 @pytest.mark.parametrize("url", ["", "localhost:8700", "ftp://there", "http://"])
 def test_a_url_that_is_none_is_told_at_once(url: str) -> None:
-    with pytest.raises(BadConfiguration, match="is no URL of a server"):
+    with pytest.raises(BadConfiguration, match="is not the URL of a server"):
         Client(url)
 
 
 def test_keys_do_not_belong_into_urls() -> None:
-    with pytest.raises(BadConfiguration, match="must not hold a key"):
+    with pytest.raises(BadConfiguration, match="must not contain a key"):
         Client("http://secret@127.0.0.1:8700")
 
 

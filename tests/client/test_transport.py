@@ -110,7 +110,7 @@ def test_patience_ends_with_what_went_wrong(wired: Wired) -> None:
 def test_a_server_out_of_reach_is_not_waited_for_longer_than_for_the_execution(
     wired: Wired, monkeypatch: pytest.MonkeyPatch, timeout: float | str
 ) -> None:
-    monkeypatch.setattr(calls, "ON_THE_WAY", 0.1)
+    monkeypatch.setattr(calls, "ANSWER_DELAY", 0.1)
     client, seen = wired(*(httpx.ConnectError("refused") for _ in range(500)), patience=60)
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"execution e1 did not end within 0\.2 s"):
@@ -181,7 +181,7 @@ def test_an_unknown_code_leaves_its_class_alone() -> None:
 def test_something_else_that_answers_is_named(wired: Wired) -> None:
     client, _ = wired(httpx.Response(404, text="<html>nginx</html>", headers={"Server": "nginx"}))
     with pytest.raises(
-        NotThisServer, match="is no Dal Segno server: it answered 404 to GET /v1/executions/e1"
+        NotThisServer, match="is not a Dal Segno server: it answered 404 to GET /v1/executions/e1"
     ):
         client.handle("e1").status()
 

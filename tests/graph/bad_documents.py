@@ -259,7 +259,7 @@ WIRING = {
         document("a > c > b", c={"type": "conditional", "parameters": {"true_edge_id": "a-c"}}),
         "/nodes/1/parameters/true_edge_id",
         "foreign-edge",
-        "'a-c' is no edge that leaves node 'c'; those that do: 'c-b'",
+        "'a-c' is not an edge that leaves node 'c'; those that do: 'c-b'",
     ),
     "true edge is a list": (
         document("c > b", c={"type": "conditional", "parameters": {"true_edge_id": []}}),
@@ -271,7 +271,7 @@ WIRING = {
         document("a > s > b", s={"type": "switch", "parameters": {"routes": ["s-b", "nope"]}}),
         "/nodes/1/parameters/routes/1",
         "foreign-edge",
-        "no edge that leaves",
+        "not an edge that leaves",
     ),
     "too many routes": (
         document("s > b, s > c", s={"type": "switch", "parameters": {"rules": [], "routes": ["s-b", "s-c"]}}),
@@ -283,7 +283,7 @@ WIRING = {
         document("a > b > c", a={"error": {"type": "branch", "error_edge": "b-c"}}),
         "/nodes/0/error/error_edge",
         "foreign-edge",
-        "no edge that leaves node 'a'",
+        "not an edge that leaves node 'a'",
     ),
     "error edge as condition": (
         document("c > a, c !> b", c={"type": "conditional", "parameters": {"false_edge_id": "c-b"}}),

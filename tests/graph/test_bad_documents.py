@@ -35,7 +35,7 @@ WARNINGS = {
         document("a > m", m={"type": "merge", "parameters": {"wait_mode": "wait_for_any", "timeout": 3}}),
         "/nodes/1/parameters/timeout",
         "no-effect",
-        "whoever arrives",
+        "the first arrival",
     ),
     "repeated into merge": (
         document("x > a > c, x > b > c > m, x > m", m="merge"),

@@ -233,7 +233,7 @@ FAILURES: list[tuple[str, str, str]] = [
     ("Timer.delay(null)", "WRONG_ARG_TYPE", "duration"),
     ("Timer.delay(0 / 0)", "WRONG_ARG_TYPE", "negative"),
     ("Timer.delay(1 / 0)", "WRONG_ARG_TYPE", "hundred years"),
-    ("Timer.until('tomorrow')", "WRONG_ARG_TYPE", "no date"),
+    ("Timer.until('tomorrow')", "WRONG_ARG_TYPE", "not a date"),
     ("Timer.until(1 / 0)", "WRONG_ARG_TYPE", "finite"),
     ("Signal.next(5)", "WRONG_ARG_TYPE", "a string"),
     ("Signal.when('s', {timeout: -1})", "WRONG_ARG_TYPE", "negative"),

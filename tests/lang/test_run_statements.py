@@ -138,7 +138,7 @@ FAILURES: list[tuple[str, str, str]] = [
     ("let x = 1; { x = x + 1; let x = 2 }", "ReferenceError", "'x' is used before"),
     ("let x = x + 1", "ReferenceError", "'x' is used before"),
     ("let f = () => later; let v = f(); let later = 1", "ReferenceError", "'later' is used before"),
-    ("return Math", "TypeError", "'Math' is no value"),
+    ("return Math", "TypeError", "'Math' is not a value"),
     ("return Math.nope(1)", "PROPERTY_NOT_FOUND", "Math.nope"),
     ("return Math.maxx(1)", "PROPERTY_NOT_FOUND", "did you mean Math.max"),
     ("for (const x of [1]) { x = 2 }", "TypeError", "constant"),

@@ -38,7 +38,7 @@ from tests.nodes.fakes import REGISTRY, problems_of
         ("merge", {"timeout": 0}, "timeout", "greater than 0"),
         ("merge", {"mode": "zip"}, "mode", "'append', 'combine' or 'first'"),
         ("edit", {"assignments": [{"value": 1}]}, "assignments/0/name", "is missing"),
-        ("edit", {"assignments": [{"name": "a..b"}]}, "assignments/0/name", "is no path"),
+        ("edit", {"assignments": [{"name": "a..b"}]}, "assignments/0/name", "is not a path"),
         (
             "edit",
             {"assignments": [{"name": "a", "type": "strin"}]},
@@ -52,7 +52,7 @@ from tests.nodes.fakes import REGISTRY, problems_of
         ("http", {"url": "http://x", "method": "FETCH"}, "method", "'GET'"),
         ("http", {"url": "http://x", "raise_on_status": "4xx,9xx"}, "raise_on_status", "'9xx'"),
         ("http", {"url": "http://x", "timeout": "fast"}, "timeout", "is not a duration"),
-        ("http", {"url": "http://x", "headers": {"a b": "1"}}, "headers/a b", "no header name"),
+        ("http", {"url": "http://x", "headers": {"a b": "1"}}, "headers/a b", "not a header name"),
         ("http", {"url": "http://x", "headers": {"HOST": "a"}}, "headers/HOST", "belongs to the connection"),
         (
             "http",
@@ -88,7 +88,7 @@ from tests.nodes.fakes import REGISTRY, problems_of
         ),
         ("sort", {"rules": [{"field": "a", "direction": "up"}]}, "rules/0/direction", "'asc' or 'desc'"),
         ("sort", {"rules": [{"feld": "a"}]}, "rules/0/feld", "did you mean 'field'"),
-        ("sort", {"rules": ["a", "b..c"]}, "rules/1", "is no path"),
+        ("sort", {"rules": ["a", "b..c"]}, "rules/1", "is not a path"),
         ("filter", {"rules": [], "expression": "true"}, "", "either 'expression' or 'rules'"),
         ("group", {"rules": ["a"], "field": "b"}, "", "only one of 'field', 'expression' and 'rules'"),
         ("group", {"expression": "item", "field": "b"}, "", "only one of"),

@@ -238,7 +238,7 @@ REFUSED = [
     (except_star, [("'except*' is not supported: use 'except'", "try:")]),
     (
         async_in_plain_function,
-        [("the async function 'inner' stands inside a plain function", "async def inner():")],
+        [("the async function 'inner' is inside a plain function", "async def inner():")],
     ),
     (
         await_in_except,
@@ -251,7 +251,7 @@ REFUSED = [
             for name in ("locals", "vars", "dir", "eval", "exec", "super")
         ],
     ),
-    (plain_coroutine, [("'tool' is a coroutine function but no task", "return await tool(x)")]),
+    (plain_coroutine, [("'tool' is a coroutine function but not a task", "return await tool(x)")]),
     (
         nested_yield,
         [("'yield' is not supported", "yield await echo(1)"), ("'async for'", "async for y in inner():")],
@@ -297,11 +297,11 @@ REFUSED = [
     (
         gathers_coroutines,
         [
-            ("'tool' is a coroutine function but no task", "await gather(tool(1)"),
-            ("'tool' is a coroutine function but no task", "await gather(tool(1)"),
+            ("'tool' is a coroutine function but not a task", "await gather(tool(1)"),
+            ("'tool' is a coroutine function but not a task", "await gather(tool(1)"),
             ("Make it a task (@app.task)", "await asyncio.gather(tool(1))"),
-            ("'tool' is a coroutine function but no task", "return await first("),
-            ("'tool' is a coroutine function but no task", "return await first("),
+            ("'tool' is a coroutine function but not a task", "return await first("),
+            ("'tool' is a coroutine function but not a task", "return await first("),
         ],
     ),
     (
@@ -314,13 +314,13 @@ REFUSED = [
     (
         forgets_a_coroutine,
         [
-            ("'tool' is a coroutine function but no task", "tool(1)"),
+            ("'tool' is a coroutine function but not a task", "tool(1)"),
             (
-                "'strangers.catches_undeclared' is a coroutine function but no task",
+                "'strangers.catches_undeclared' is a coroutine function but not a task",
                 "strangers.catches_undeclared(2)",
             ),
             (
-                "'strangers.catches_undeclared' is a coroutine function but no task",
+                "'strangers.catches_undeclared' is a coroutine function but not a task",
                 "await strangers.catches_undeclared(3)",
             ),
         ],

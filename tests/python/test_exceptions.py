@@ -170,7 +170,7 @@ class Silent(Exception):
 
 
 def test_exceptions_whose_text_fails_are_described_anyway():
-    assert error_value(Silent()).message == "<its text cannot be had: RuntimeError>"
+    assert error_value(Silent()).message == "<its text is not available: RuntimeError>"
 
 
 # -- what a failure shows ---------------------------------------------------------------------------------------

@@ -313,7 +313,7 @@ def test_annotations_that_say_nothing_leave_values_alone(annotation):
     [
         (float("nan"), "x is nan, which JSON cannot carry"),
         ([1, {"a": [float("inf")]}], "x[1].a[0] is inf"),
-        ({"k": object()}, "x.k is of type builtins.object, which JSON cannot carry: give plain data"),
+        ({"k": object()}, "x.k is of type builtins.object, which JSON cannot represent: give plain data"),
         ({1: 1, "1": 2}, "x has two keys that read '1'"),
         ({(1, 2): 1}, "x has a key of type tuple"),
         ({None: 1}, "x has the key None"),

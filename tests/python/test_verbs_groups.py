@@ -126,7 +126,7 @@ async def gathers_what(x):
 
 def test_gather_says_what_is_no_promise():
     number, listed, nested, coroutine = drive(gathers_what, 1, "hot").result
-    assert number == "gather(): argument 2 is no promise of a task, workflow, timer or signal, but int"
+    assert number == "gather(): argument 2 is not a promise of a task, workflow, timer or signal, but int"
     assert "unpack it: gather(*promises)" in listed
     assert "'nested' is a nested async function" in nested
     assert "Make it a task (@app.task)" in coroutine
@@ -147,7 +147,7 @@ async def awaits_a_method(x):
 def test_awaiting_a_coroutine_is_refused_with_the_advice_to_make_it_a_task():
     error = drive(awaits_a_method, 1, "hot").error
     assert error.type == "TypeError"
-    assert error.message.startswith("'fetch' is a coroutine function but no task")
+    assert error.message.startswith("'fetch' is a coroutine function but not a task")
     assert "Make it a task (@app.task), or define it inside the workflow" in error.message
 
 

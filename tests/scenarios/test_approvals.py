@@ -141,7 +141,7 @@ def test_every_item_is_decided_by_itself(stage: Stage) -> None:
     with pytest.raises(InvalidInput, match="waits for 2 decisions; say which item by index"):
         handle.decide("gate", "approved")
     handle.decide("gate", "rejected", index=1)
-    with pytest.raises(Conflict, match="waits for no decision now"):
+    with pytest.raises(Conflict, match="is not waiting for a decision"):
         handle.decide("gate", "approved", index=1)
     handle.signal("approval:gate:0", {"decision": "approved"})
     assert stage.end_of(handle).output == ["x approved", "y rejected"]

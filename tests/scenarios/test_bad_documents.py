@@ -89,7 +89,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     ),
     "a bad duration": (node(timeout="soon"), "/nodes/0/timeout", r"soon"),
     "a bad retry": (node(retry={"max_attempts": 0}), "/nodes/0/retry/max_attempts", r"whole number"),
-    "a bad strategy": (node(error={"type": "explode"}), "/nodes/0/error/type", r"no error strategy"),
+    "a bad strategy": (node(error={"type": "explode"}), "/nodes/0/error/type", r"not an error strategy"),
     "a branch without an edge": (node(error={"type": "branch"}), "/nodes/0/error", r"no error edge"),
     "somebody else's edge": (
         graph(
@@ -97,7 +97,7 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
             {"c": {**conditional("true"), "parameters": {"expression": "true", "true_edge_id": "a-c"}}},
         ),
         "/nodes/1/parameters/true_edge_id",
-        r"no edge that leaves node 'c'",
+        r"not an edge that leaves node 'c'",
     ),
     "two scopes": (
         graph("a > s > w > m, a > m", {"s": split([1]), "m": merge()}),

@@ -76,7 +76,7 @@ def test_what_is_no_race_with_names_is_refused(stage: Stage) -> None:
 
     mixed, number, nothing = stage.app.start(refused).result(10)
     assert mixed == "race(): name all promises or none of them"
-    assert number.startswith("race(): argument 'late' is no promise")
+    assert number.startswith("race(): argument 'late' is not a promise")
     assert nothing.startswith("race() needs at least one promise")
 
 

@@ -136,7 +136,7 @@ async def test_a_listed_name_alone_opens_nothing(stack: Stack) -> None:
         ({"hosts": ("",)}, "'hosts/0'"),
         ({"workflows": ("",)}, "'workflows/0'"),
         ({"workflows": ()}, "needs 'workflows'"),
-        ({"sent_as": "X"}, "means nothing"),
+        ({"sent_as": "X"}, "does not apply"),
         ({"type": "header", "fields": {"value": "sekret1"}}, "name of the header"),
         ({"type": "header", "fields": {"value": "sekret1"}, "sent_as": "a b"}, "name of the header"),
         ({"type": "header", "fields": {"value": "sekret1"}, "sent_as": "Host"}, "belongs to the connection"),
@@ -207,7 +207,7 @@ async def test_whoever_widens_a_list_in_the_store_makes_it_unreadable(
     await vault.put(bearer(workflows=("evil", "w")))
     forged = msgspec.json.decode((await raw(stack)).data) | change
     await stack.records.put("credential", "crm", msgspec.json.encode(forged))
-    with pytest.raises(SecretUnreadable, match="somebody without the key"):
+    with pytest.raises(SecretUnreadable, match="changed in the store without the key"):
         await vault.resolve("crm", "evil")
 
 

@@ -145,7 +145,7 @@ async def test_after_a_rotation_both_secrets_sign_for_a_while(
         check(last, single, later)
         with pytest.raises(Exception, match="sign"):
             check(new, single, later)
-    book = Alerting(services).book
+    book = Alerting(services).alert_records
     alert = await book.get("ops")
     await book.rotate("ops", 60.0, now=1000.0)
     assert len((await book.receiver(alert, 1059.0)).secrets) == 2
@@ -176,7 +176,7 @@ async def test_a_secret_is_shown_once_and_kept_for_its_host_alone(
 async def test_an_alert_from_before_there_were_signatures_is_sent_without_until_it_has_a_secret(
     http: httpx.AsyncClient, services: ServerServices
 ) -> None:
-    book = Alerting(services).book
+    book = Alerting(services).alert_records
     async with listening() as (url, got):
         await added(http, url)
         await book._seal("ops", {"url": url})

@@ -104,7 +104,7 @@ async def test_what_fails_within_the_pause_comes_in_one_message(
         await Alerting(services).round()
         assert len(other.got) == 1
         assert (await http.get("/v1/alerts/ops")).json()["waiting"] == 2
-        alert = await Alerting(services).book.get("ops")
+        alert = await Alerting(services).alert_records.get("ops")
         await services.client.stack.records.put("alert", "ops", _every(alert, 0.0))
         await Alerting(services).round()
     assert {each["execution"] for each in other.got[1]["failures"]} == more

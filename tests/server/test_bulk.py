@@ -102,7 +102,7 @@ async def test_retried_once_however_often_it_is_asked(http: httpx.AsyncClient) -
     assert (first["changed"], len(retries)) == (2, 2)
     assert (again["matched"], again["changed"], again["skipped"]) == (2, 0, 2)
     assert {each["id"] for each in again["refusals"]} == set(names)
-    assert "retried already" in again["refusals"][0]["detail"]
+    assert "already retried" in again["refusals"][0]["detail"]
 
 
 async def _after(http: httpx.AsyncClient, names: list[str]) -> str:

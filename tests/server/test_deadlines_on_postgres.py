@@ -67,7 +67,7 @@ async def test_starts_whose_callers_were_told_so_happen_all_the_same(
     ("method", "path", "body", "advice"),
     [
         ("POST", "/v1/executions/{id}/signals", {"name": "x"}, "names a key in its body"),
-        ("POST", "/v1/executions/{id}/cancel", None, "Look whether it was done"),
+        ("POST", "/v1/executions/{id}/cancel", None, "Check whether it was done"),
         ("PUT", "/v1/limits/x", {"concurrency": 1}, "Send it again: what was done already"),
         ("DELETE", "/v1/executions/{id}", None, "Send it again: what was done already"),
     ],

@@ -121,7 +121,7 @@ async def test_work_that_waits_where_nobody_serves_degrades_health(http: httpx.A
 
     told = part(health, "queues")
     assert (health["status"], told.status) == ("degraded", "degraded")
-    assert told.detail.startswith("no living worker serves 'images' (2 waiting);")
+    assert told.detail.startswith("no live worker serves 'images' (2 waiting);")
     assert "dalsegno worker --queues images" in told.detail
 
 

@@ -215,7 +215,7 @@ async def test_the_answer_comes_before_the_driver_has_given_up_and_it_is_asked_o
 
 
 async def test_a_look_is_ended_when_the_server_stops(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_probe, "PARTING", 0.05)
+    monkeypatch.setattr(store_probe, "END_SECONDS", 0.05)
     driver = Stubborn()
     stubborn = replace(stack, expect_writable=driver.look)
     asking = asyncio.create_task(store_probe.ask_store(stubborn))
@@ -252,7 +252,7 @@ async def test_keys_are_read_once_at_a_time_and_no_more_when_the_server_stops(
     async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
         authenticator = Authenticator(app, ServerSettings())
         for _ in range(3):
-            with pytest.raises(Unavailable, match="did not tell the keys"):
+            with pytest.raises(Unavailable, match="did not return the keys"):
                 await authenticator.keys(0.05)
         assert (driver.asked, driver.gave_up) == (1, False)
         driver.may_end.set()

@@ -90,6 +90,6 @@ async def test_a_type_that_is_not_taken_is_answered_with_those_that_are(
     refused = await http.put(path, content=b"return 1", headers={"Content-Type": "text/plain"})
     detail = refused.json()["detail"]
     assert refused.status_code == 415
-    assert "'text/plain' is not taken here" in detail
+    assert "'text/plain' is not accepted here" in detail
     named = [each.removeprefix("Content-Type: ") for each in detail.split("'") if "Content-Type: " in each]
     assert named == ["application/json", *others]

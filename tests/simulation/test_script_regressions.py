@@ -25,7 +25,7 @@ from dalsegno.testing.simulation.programs.program import (
     Throw,
     Timer,
 )
-from dalsegno.testing.simulation.programs.reference import foretell
+from dalsegno.testing.simulation.programs.reference import predict
 from dalsegno.testing.simulation.programs.run_program import observe_script
 from dalsegno.testing.simulation.programs.scenario import Language
 from dalsegno.testing.simulation.programs.sources import text_of
@@ -112,7 +112,7 @@ def test_both_languages_come_to_what_the_reference_foretells(language: Language)
         Fire(work(8)),
     )
     run = observe_script(scenario(*body, language=language))
-    expected = foretell(program(*body), run.main, {})
+    expected = predict(program(*body), run.main, {})
     assert run.view is not None
     assert msgspec.json.decode(run.view.output or b"") == expected.result
     assert len(expected.tasks) == 6
@@ -120,9 +120,9 @@ def test_both_languages_come_to_what_the_reference_foretells(language: Language)
 
 def test_what_depends_on_who_is_quicker_is_not_foretold() -> None:
     with pytest.raises(OrderMattersError):
-        foretell(program(Await(Group("race", (work(1), work(2))))), "x", {})
+        predict(program(Await(Group("race", (work(1), work(2))))), "x", {})
     with pytest.raises(UnforeseeableError):
-        foretell(program(Await(Signal("a", timeout=1.0))), "x", {})
+        predict(program(Await(Signal("a", timeout=1.0))), "x", {})
 
 
 def test_the_order_in_which_things_happened_decides_a_race() -> None:
@@ -130,11 +130,11 @@ def test_the_order_in_which_things_happened_decides_a_race() -> None:
     verdict = judge_script(ScriptCase(0, scenario(*body)))
     assert verdict.findings == ()
     assert not verdict.confluent
-    assert verdict.foretold
+    assert verdict.predicted
     run = observe_script(scenario(*body))
     order = {run.main: {0: 9, 1: 3}}
     assert run.view is not None
-    assert msgspec.json.decode(run.view.output or b"") == foretell(program(*body), run.main, {}, order).result
+    assert msgspec.json.decode(run.view.output or b"") == predict(program(*body), run.main, {}, order).result
 
 
 def test_time_passes_for_the_program() -> None:

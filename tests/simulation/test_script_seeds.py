@@ -25,7 +25,7 @@ def test_programs_come_to_what_they_say(start: int) -> None:
     assert tally.confluent > CHUNK // 3, (
         "hardly any program is confluent: the comparison has lost its meaning"
     )
-    assert tally.foretold > CHUNK // 2, "hardly any outcome is foretold: the reference has lost its meaning"
+    assert tally.predicted > CHUNK // 2, "hardly any outcome is predicted: the reference has lost its meaning"
     assert tally.faults > CHUNK, "hardly any fault strikes: the schedules have lost their meaning"
 
 

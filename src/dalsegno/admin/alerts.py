@@ -192,14 +192,14 @@ def _check(alert: Alert, url: str | None) -> None:
     if (url is None) == (not alert.mail):
         raise InvalidInput("give either 'url' or 'mail': where the alert goes")
     if url is not None and not url.isprintable():
-        raise InvalidInput("'url' holds characters that cannot be printed; write them percent-encoded")
+        raise InvalidInput("'url' contains characters that cannot be printed; write them percent-encoded")
     if url is not None and not _is_web(url):
         raise InvalidInput("'url' must begin with http:// or https:// and name a host")
     if len(alert.mail) > MOST_ADDRESSES:
         raise InvalidInput(f"'mail' takes at most {MOST_ADDRESSES} addresses")
     wrong = next((each for each in alert.mail if re.fullmatch(ADDRESS, each) is None), None)
     if wrong is not None:
-        raise InvalidInput(f"'mail': {wrong[:100]!r} is no address; write it like 'ops@example.com'")
+        raise InvalidInput(f"'mail': {wrong[:100]!r} is not an address; write it like 'ops@example.com'")
 
 
 def _is_web(url: str) -> bool:
@@ -282,13 +282,13 @@ def test_message(alert: Alert, base: str) -> Message:
 
 
 async def send(
-    book: AlertRecords, alert: Alert, message: Message, egress: EgressPolicy | None, now: float
+    records: AlertRecords, alert: Alert, message: Message, egress: EgressPolicy | None, now: float
 ) -> None:
     """Send a message. Raises NotDelivered, or the vault's error."""
     if alert.mail:
         await mail(alert.mail, message)
     else:
-        await post(await book.receiver(alert, now), message, egress, now)
+        await post(await records.receiver(alert, now), message, egress, now)
 
 
 async def post(receiver: Receiver, message: Message, egress: EgressPolicy | None, now: float) -> None:
@@ -334,7 +334,7 @@ async def mail(addresses: Sequence[str], message: Message) -> None:
     try:
         await asyncio.get_running_loop().run_in_executor(_mail_threads, _send, _letter(addresses, message))
     except (OSError, smtplib.SMTPException, ValueError) as error:
-        raise NotDelivered(f"the mail server does not take it ({type(error).__name__})") from None
+        raise NotDelivered(f"the mail server did not accept it ({type(error).__name__})") from None
 
 
 def _letter(addresses: Sequence[str], message: Message) -> EmailMessage:

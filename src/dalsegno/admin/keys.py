@@ -277,7 +277,7 @@ def _checked_queues(scopes: Collection[Scope], queues: Sequence[str] | None) -> 
                 if "admin" in scopes
                 else "only workers take tasks of queues"
             )
-            raise InvalidInput(f"{who}: leave the queues away, or give the scope 'worker' alone")
+            raise InvalidInput(f"{who}: omit the queues, or give the scope 'worker' alone")
         return None
     if not queues:
         raise InvalidInput(
@@ -302,5 +302,5 @@ def _lifetime(expires: str | float) -> float:
     except BadDuration as error:
         raise InvalidInput(f"the time until the key expires {error}") from None
     if seconds <= 0:
-        raise InvalidInput("a key must be valid for longer than no time: write '30d', or leave it away")
+        raise InvalidInput("a key must be valid for longer than 0 seconds: write '30d', or omit it")
     return seconds

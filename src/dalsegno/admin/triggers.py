@@ -84,7 +84,7 @@ class Change(Struct, frozen=True):
     webhook: Webhook | None = None
     makes_secret: bool = False
 
-    def told(self, secret: str | None = None) -> DeployedTrigger:
+    def as_deployed(self, secret: str | None = None) -> DeployedTrigger:
         return DeployedTrigger(self.kind, self.name, self.status, self.about, self.node, secret)
 
 
@@ -267,7 +267,7 @@ class Triggers:
         method, path = parameters.method, parameters.path.strip("/")
         if method not in METHODS:
             raise InvalidInput(
-                f"a webhook takes {', '.join(METHODS)}, not {method}: whatever looks at an address calls it with GET"
+                f"a webhook takes {', '.join(METHODS)}, not {method}: whatever opens an address calls it with GET"
             )
         name = _webhook_id(workflow, node)
         before = await self.webhooks.find(name)
@@ -332,7 +332,7 @@ class Triggers:
                 style = change.webhook.signature.style
                 secret = new_secret(style) if change.makes_secret else None
                 await self.webhooks.put(change.webhook, secret)
-        return change.told(secret)
+        return change.as_deployed(secret)
 
     async def _record(self, workflow: str, names: Iterable[tuple[str, str]]) -> None:
         named = sorted(set(names))

@@ -136,7 +136,7 @@ class Webhook(Struct, frozen=True):
         _fits(ID, self.id, "id", "letters, digits, '_', '-' and '.', at most 80")
         _fits(PATH, self.path, "path", "like 'github/push': parts of letters, digits and - _ . ~")
         if set(self.path.split("/")) & {".", ".."}:
-            raise InvalidInput("'path': '.' and '..' are no names")
+            raise InvalidInput("'path': '.' and '..' are not names")
         parse_target(self.workflow)
         wrong = next((each for each in self.methods if each not in METHODS), None)
         if wrong is not None or not self.methods:
@@ -202,7 +202,7 @@ class WebhookRecords:
         if not webhook.is_signed or webhook.credential:
             if secret is not None:
                 reason = "'signature/style' is 'none'" if not webhook.credential else "it has a credential"
-                raise InvalidInput(f"'secret' means nothing where {reason}")
+                raise InvalidInput(f"'secret' has no effect where {reason}")
             await self._forget_secret(webhook.id)
             return
         if secret is None:

@@ -76,7 +76,7 @@ async def _watch(
     await asyncio.wait_for(asyncio.gather(*reading), PATIENCE)
     seconds = time.perf_counter() - began
     if (await _request(port, "GET", "/v1/executions?limit=1"))[0] != 200:
-        raise AssertionError("the server does not answer any more")
+        raise AssertionError("the server no longer answers")
     for each in watching:
         each.check()
     figures = {

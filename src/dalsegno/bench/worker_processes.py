@@ -19,7 +19,7 @@ from dalsegno.wiring import is_postgres
 
 PATIENCE = 60.0
 """Seconds in which all processes must have started, with a margin for a busy machine."""
-GLANCE = 0.05
+POLL_SECONDS = 0.05
 TOGETHER = 500
 """Concurrent steps of all processes together: as many as a single process has."""
 
@@ -100,9 +100,9 @@ async def _until_all_have_come(app: App, crew: Crew) -> None:
                 gone = [each.returncode for each in crew.processes if each.returncode is not None]
                 if gone:
                     raise InternalError(f"a worker process ended at once, with exit code {gone[0]}")
-                await asyncio.sleep(GLANCE)
+                await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
-        raise InternalError(f"{len(missing)} worker processes did not come within {PATIENCE:g} s") from None
+        raise InternalError(f"{len(missing)} worker processes did not start within {PATIENCE:g} s") from None
 
 
 async def _present(app: App) -> set[int]:

@@ -67,7 +67,7 @@ def pg_dump(url: str, file: Path) -> str:
     return shlex.join(("pg_dump", "--format=custom", "--schema=dalsegno", f"--file={file}", where))
 
 
-def say_what_is_missing(url: str) -> None:
+def print_missing_key(url: str) -> None:
     """Say where the key of the credentials is: it is kept outside the store, so the copy does not contain it."""
     path = sqlite_path(url)
     beside = path.with_name(path.name + SUFFIX)
@@ -75,7 +75,7 @@ def say_what_is_missing(url: str) -> None:
     key = Path(named) if named else beside
     if key.is_file():
         stderr().print(
-            f"the key of its credentials is not in it: keep a copy of {key} apart",
+            f"the key of its credentials is not in it: keep a separate copy of {key}",
             markup=False,
             soft_wrap=True,
         )

@@ -143,7 +143,7 @@ async def deploy_document(
     if triggers:
         app.engine.vault.keys.may_make = True  # a command is run by one user on one machine
     after = await _store(app, document, triggers=triggers)
-    deployed = told_of(document, before, after, after.created_at >= began, warnings)
+    deployed = deployed_of(document, before, after, after.created_at >= began, warnings)
     if alias is None:
         return deployed
     known = (await archive.aliases(name)).get(alias)
@@ -151,7 +151,7 @@ async def deploy_document(
     return replace(deployed, alias=alias, alias_before=known)
 
 
-async def rehearse(
+async def preview(
     where: Target, documents: Sequence[Document], *, warn_tasks: bool = False, alias: str | None = None
 ) -> list[Deployed]:
     """Return what a deployment would do. The store is only read, and never created. A server is not asked about changes
@@ -159,16 +159,16 @@ async def rehearse(
     app = where.app
     is_new = where.server is None and not await store_exists(app.url)
     staged = [(document, await _stage(app, document, triggers=is_new)) for document in documents]
-    told: list[Deployed] = []
+    previews: list[Deployed] = []
     async with _looking(where) as archive:
         for document, definition in staged:
             _, warnings = _check(app, document, warn_tasks, run_here=False)
             is_at_hand = archive is not None and where.server is None
             found = await _with_triggers(app, definition) if is_at_hand else definition
-            deployed = await _rehearsed(archive, document, found, warnings)
+            deployed = await _previewed(archive, document, found, warnings)
             known = (await archive.aliases(definition.name)).get(alias) if archive and alias else None
-            told.append(replace(deployed, alias=alias, alias_before=known))
-    return told
+            previews.append(replace(deployed, alias=alias, alias_before=known))
+    return previews
 
 
 @asynccontextmanager
@@ -176,11 +176,11 @@ async def _looking(where: Target) -> AsyncIterator[WorkflowApiArchive | None]:
     if where.server is None and not await store_exists(where.app.url):
         yield None
         return
-    async with reached(where) as desk:
-        yield desk.stack.archive
+    async with reached(where) as api:
+        yield api.stack.archive
 
 
-async def _rehearsed(
+async def _previewed(
     archive: WorkflowApiArchive | None, document: Document, staged: Definition, warnings: list[dict[str, Any]]
 ) -> Deployed:
     versions = await archive.versions(staged.name) if archive is not None else []
@@ -188,10 +188,10 @@ async def _rehearsed(
     same = next((each for each in versions if each.hash == staged.hash), None)
     number = same.version if same is not None else len(versions) + 1
     after = msgspec.structs.replace(staged, version=number)
-    return told_of(document, before, after, same is None, warnings)
+    return deployed_of(document, before, after, same is None, warnings)
 
 
-def told_of(
+def deployed_of(
     document: Document,
     before: Definition | None,
     after: Definition,
@@ -243,7 +243,7 @@ async def _with_triggers(app: App, definition: Definition) -> Definition:
     """Return the definition with the changes that its trigger nodes would make to schedules and webhooks of this
     store."""
     changes = await triggers_of(app.engine).would_change(definition.name, definition.kind, definition.source)
-    return msgspec.structs.replace(definition, triggers=tuple(each.told() for each in changes))
+    return msgspec.structs.replace(definition, triggers=tuple(each.as_deployed() for each in changes))
 
 
 async def deploy_there(
@@ -275,8 +275,10 @@ def findings_of(document: Document, found: Checked, severity: str) -> list[dict[
             }
             for each in found.findings
         ]
-    told = [Finding(each.pointer, each.rule or "invalid", each.message, severity) for each in found.findings]
-    return located(told, document.text)
+    findings = [
+        Finding(each.pointer, each.rule or "invalid", each.message, severity) for each in found.findings
+    ]
+    return located(findings, document.text)
 
 
 async def _deploy(archive: ServerArchive, document: Document, found: Checked, alias: str | None) -> Deployed:
@@ -286,7 +288,7 @@ async def _deploy(archive: ServerArchive, document: Document, found: Checked, al
     after = await archive.definition(stored.name, stored.version) or stored
     after = msgspec.structs.replace(after, triggers=stored.triggers)
     new = stored.version not in known
-    deployed = told_of(document, before, after, new, findings_of(document, found, "warning"))
+    deployed = deployed_of(document, before, after, new, findings_of(document, found, "warning"))
     if alias is None:
         return deployed
     meant = (await archive.aliases(stored.name)).get(alias)
@@ -312,7 +314,7 @@ async def deploy_documents(
     for document in documents:
         check_document(document, app.registry)  # if one document is invalid, none is stored
     if dry_run:
-        return await rehearse(where, documents, warn_tasks=warn_tasks, alias=alias)
+        return await preview(where, documents, warn_tasks=warn_tasks, alias=alias)
     async with opened(app, create=True):
         return [
             await deploy_document(app, each, warn_tasks=warn_tasks, alias=alias, triggers=True)

@@ -43,12 +43,12 @@ INTERRUPTED = 130
 
 HINTS: dict[type[DalSegnoError], str] = {
     NotFound: "`dalsegno ls` lists the executions of a store; --store (or DALSEGNO_STORE) says which store.",
-    Conflict: "`dalsegno show EXECUTION` tells what state it is in.",
-    Unavailable: "`dalsegno doctor` looks for the cause.",
+    Conflict: "`dalsegno show EXECUTION` shows what state it is in.",
+    Unavailable: "`dalsegno doctor` searches for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
     StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
-    SchemaMismatch: "`dalsegno --version` tells which version this is.",
+    SchemaMismatch: "`dalsegno --version` shows which version this is.",
     Unauthenticated: "Put a key into DALSEGNO_KEY; `dalsegno keys add NAME --scope run` makes one there.",
     Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
 }
@@ -130,7 +130,7 @@ class UnreadablePython(InvalidDocument):
 def report(error: BaseException, *, as_json: bool) -> int:
     """Print the error where the user looks for it, and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        _hush_stdout()
+        _silence_stdout()
         return 1
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
@@ -156,12 +156,12 @@ def _as_object(error: BaseException) -> dict[str, Any]:
         return {"error": {"code": "DS-100", "message": error.format_message()}}  # type: ignore[attr-defined]
     if not isinstance(error, DalSegnoError):
         return {"error": {"code": InternalError.code, "message": _unexpected(error)}}
-    told: dict[str, Any] = {"error": {"code": error.code, "message": str(error)}}
+    body: dict[str, Any] = {"error": {"code": error.code, "message": str(error)}}
     if isinstance(error, InvalidDocument):
-        told["findings"] = error.findings
+        body["findings"] = error.findings
     elif isinstance(error, InvalidDefinition | InvalidInput) and error.findings:
-        told["findings"] = [finding.as_dict() for finding in error.findings]
-    return told
+        body["findings"] = [finding.as_dict() for finding in error.findings]
+    return body
 
 
 def _exit_code(error: BaseException) -> int:
@@ -177,8 +177,8 @@ def _hint(error: DalSegnoError) -> str:
 
 
 def _unexpected(error: BaseException) -> str:
-    said = str(error).strip().splitlines()
-    return f"unexpected {type(error).__name__}{': ' + said[0] if said else ''}"
+    message = str(error).strip().splitlines()
+    return f"unexpected {type(error).__name__}{': ' + message[0] if message else ''}"
 
 
 def _show(message: str, hint: str) -> None:
@@ -197,6 +197,6 @@ def _show_document(error: InvalidDocument) -> None:
         stderr().print(f"[dim]{escape(error.hint)}[/]", soft_wrap=True)
 
 
-def _hush_stdout() -> None:
+def _silence_stdout() -> None:
     """Redirect stdout to /dev/null: its reader has gone (``| head``), and a flush at exit would fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

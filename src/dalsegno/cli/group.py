@@ -46,7 +46,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
-def family(name: str, help: str) -> typer.Typer:
+def command_group(name: str, help: str) -> typer.Typer:
     """Return a group of commands under one name: ``dalsegno keys add``, ``dalsegno keys ls``."""
     return typer.Typer(
         name=name, help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS

@@ -30,14 +30,14 @@ def refuse_odd_options(*, check: bool, finish: bool, force: bool) -> None:
     """Refuse contradictory options before the store is opened."""
     if check and finish:
         raise Refusal(
-            "--check only looks, and --finish takes something away",
-            "Look first with `dalsegno migrate --check`, then write `dalsegno migrate --finish`.",
+            "--check only reports, and --finish removes something",
+            "Check first with `dalsegno migrate --check`, then run `dalsegno migrate --finish`.",
         )
     if force and not finish:
         raise Refusal(
-            "--force says nothing without --finish",
-            "Write `dalsegno migrate --finish --force` to take away what older processes may still use, or"
-            " `dalsegno migrate` alone, which takes nothing away.",
+            "--force has no effect without --finish",
+            "Write `dalsegno migrate --finish --force` to remove what older processes may still use, or"
+            " `dalsegno migrate` alone, which removes nothing.",
         )
 
 
@@ -99,7 +99,7 @@ class SchemaState:
             return f"schema {self.after} is newer than this program, which knows up to {self.newest}, and fits it"
         if self.after < self.newest:
             return f"schema {self.after} of {self.newest}: not up to date"
-        return f"schema {self.after} is up to date" + ("; there is nothing to take away" if finish else "")
+        return f"schema {self.after} is up to date" + ("; there is nothing to remove" if finish else "")
 
 
 async def bring_up_to_date(url: str, *, check: bool, finish: bool, force: bool = False) -> SchemaState:

@@ -31,18 +31,22 @@ class PythonTarget:
 
 def names_python(target: str) -> bool:
     """Return whether the target reads ``module:function``, ``path/file.py:function`` or ``path/file.py``."""
-    home, colon, _ = target.rpartition(":")
+    module_name, colon, _ = target.rpartition(":")
     if target.endswith(PYTHON):
         return True
-    return bool(colon) and (home.endswith(PYTHON) or _is_dotted(home)) and not Path(target).exists()
+    return (
+        bool(colon)
+        and (module_name.endswith(PYTHON) or _is_dotted(module_name))
+        and not Path(target).exists()
+    )
 
 
 def load_app(name: str) -> App:
     """Import ``module:attribute`` or ``path/file.py:attribute``. The attribute defaults to ``app``."""
-    home, attribute = _parted(name)
-    module = _import(home)
-    hint = _applications(module, home)
-    found = _attribute(module, home, attribute or "app", hint)
+    module_name, attribute = _split_name(name)
+    module = _import(module_name)
+    hint = _applications(module, module_name)
+    found = _attribute(module, module_name, attribute or "app", hint)
     if not isinstance(found, App):
         raise Refusal(f"'{name}' is a {type(found).__name__}, not a dalsegno.App", hint)
     found.close()  # the module may have used it; the command opens it on its own event loop
@@ -51,15 +55,19 @@ def load_app(name: str) -> App:
 
 def load_workflow(target: str, app: str | None) -> PythonTarget:
     """Return the target of ``run``. Without a function's name it is the module's only workflow."""
-    home, name = _parted(target)
-    module = _import(home)
-    found = _attribute(module, home, name, _listed(module)) if name else _only_workflow(module, home)
+    module_name, name = _split_name(target)
+    module = _import(module_name)
+    found = (
+        _attribute(module, module_name, name, _listed(module))
+        if name
+        else _only_workflow(module, module_name)
+    )
     if not isinstance(found, DurableWorkflow | DurableTask):
         raise _no_workflow(target, found)
     if app is not None:
         return PythonTarget(_with(load_app(app), found, app), found, app)
     owner, attribute = _owner(sys.modules.get(found.function.__module__, module), found)
-    name = _home_of(home, module, found)
+    name = _module_name_of(module_name, module, found)
     return PythonTarget(owner, found, name if attribute == "app" else f"{name}:{attribute}")
 
 
@@ -76,20 +84,20 @@ def workflows_in(file: str) -> list[str]:
 # -- importing ------------------------------------------------------------------------------------------------
 
 
-def _parted(name: str) -> tuple[str, str]:
-    home, colon, attribute = name.rpartition(":")
-    return (home, attribute) if colon else (name, "")
+def _split_name(name: str) -> tuple[str, str]:
+    module_name, colon, attribute = name.rpartition(":")
+    return (module_name, attribute) if colon else (name, "")
 
 
 def _is_dotted(name: str) -> bool:
     return all(part.isidentifier() for part in name.split("."))
 
 
-def _import(home: str) -> ModuleType:
-    if home.endswith(PYTHON):
-        return _import_file(Path(home))
+def _import(module_name: str) -> ModuleType:
+    if module_name.endswith(PYTHON):
+        return _import_file(Path(module_name))
     _put_first(os.getcwd())  # noqa: PTH109 - sys.path holds text
-    return _import_module(home)
+    return _import_module(module_name)
 
 
 def _import_file(file: Path) -> ModuleType:
@@ -138,12 +146,14 @@ def _import_module(name: str) -> ModuleType:
 # -- searching ------------------------------------------------------------------------------------------------
 
 
-def _attribute(module: ModuleType, home: str, dotted: str, hint: str) -> object:
+def _attribute(module: ModuleType, module_name: str, dotted: str, hint: str) -> object:
     found: object = module
     for part in dotted.split("."):
         if not hasattr(found, part):
             known = [name for name in dir(found) if not name.startswith("_")]
-            raise Refusal(f"module '{home}' has no attribute '{part}'{did_you_mean(part, known)}", hint)
+            raise Refusal(
+                f"module '{module_name}' has no attribute '{part}'{did_you_mean(part, known)}", hint
+            )
         found = getattr(found, part)
     return found
 
@@ -157,11 +167,11 @@ def _workflows(module: ModuleType) -> dict[str, DurableWorkflow[..., object]]:
     }
 
 
-def _applications(module: ModuleType, home: str) -> str:
+def _applications(module: ModuleType, module_name: str) -> str:
     names = [name for name, value in vars(module).items() if isinstance(value, App)]
     if not names:
-        return f"'{home}' holds no dalsegno.App: write app = App() in it, or name the module that has one."
-    return f"'{home}' holds: {', '.join(names)}. Write --app {home}:{names[0]}."
+        return f"'{module_name}' contains no dalsegno.App: write app = App() in it, or name the module that has one."
+    return f"'{module_name}' holds: {', '.join(names)}. Write --app {module_name}:{names[0]}."
 
 
 def _listed(module: ModuleType) -> str:
@@ -169,21 +179,23 @@ def _listed(module: ModuleType) -> str:
     return f"Its workflows: {names}." if names else "It has no workflows: write @app.workflow above one."
 
 
-def _only_workflow(module: ModuleType, home: str) -> object:
+def _only_workflow(module: ModuleType, module_name: str) -> object:
     found = _workflows(module)
     if len(found) != 1:
         count = "several workflows" if found else "no workflow"
-        raise Refusal(f"{home} has {count}", f"Name one: dalsegno run {home}:NAME. {_listed(module)}")
+        raise Refusal(
+            f"{module_name} has {count}", f"Name one: dalsegno run {module_name}:NAME. {_listed(module)}"
+        )
     return next(iter(found.values()))
 
 
 def _no_workflow(target: str, found: object) -> Refusal:
     if callable(found):
         return Refusal(
-            f"'{target}' is an ordinary function, no workflow", "Write @app.workflow above its async def."
+            f"'{target}' is an ordinary function, not a workflow", "Write @app.workflow above its async def."
         )
     hint = "Deployed graphs and scripts are named with `dalsegno start`."
-    return Refusal(f"'{target}' is a {type(found).__name__}, no workflow", hint)
+    return Refusal(f"'{target}' is a {type(found).__name__}, not a workflow", hint)
 
 
 def _owner(
@@ -224,9 +236,9 @@ def _names_beside(
     return "task", app.tasks.names()
 
 
-def _home_of(
-    home: str, module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
+def _module_name_of(
+    module_name: str, module: ModuleType, found: DurableWorkflow[..., object] | DurableTask[..., object]
 ) -> str:
     """Return the given module if it defines the function, else the module that does."""
     own = found.function.__module__
-    return home if own == module.__name__ else own
+    return module_name if own == module.__name__ else own

@@ -201,24 +201,24 @@ class Client:
 
     def close(self) -> None:
         """Closes its connections; waiting calls fail. A later call opens new ones."""
-        host, calls = self._parted()
+        host, calls = self._detach()
         if host is not None and calls is not None:
             host.call(calls.transport.close())
         if host is not None:
             host.end_thread()
 
     async def aclose(self) -> None:
-        host, calls = self._parted()
+        host, calls = self._detach()
         if host is not None and calls is not None:
             await host.acall(calls.transport.close())
         if host is not None:
             host.end_thread()
 
-    def _parted(self) -> tuple[LoopHost | None, ServerCalls | None]:
+    def _detach(self) -> tuple[LoopHost | None, ServerCalls | None]:
         with self._opening:
-            parted = self._host, self._calls
+            detached = self._host, self._calls
             self._host = self._calls = None
-            return parted
+            return detached
 
     def __enter__(self) -> Self:
         return self

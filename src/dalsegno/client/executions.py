@@ -61,7 +61,7 @@ LARGEST_PAGE = 500
 MOST_EVENTS = 1000
 LONG_POLL = 25.0
 """Seconds that the server is asked to wait before it answers that nothing has ended."""
-ON_THE_WAY = 1.0
+ANSWER_DELAY = 1.0
 """Seconds that an answer may take beyond the requested waiting time."""
 SLACK = 15.0
 _MAYBE_PICTURE: Any = PictureReply | None
@@ -99,8 +99,8 @@ class ServerCalls:
             "start_at": _start_at(options.start_at),
             "pending": pending,
         }
-        told = {name: each for name, each in body.items() if each is not None}
-        return await self._starts.start(encode_value(told, "the request"))
+        fields = {name: each for name, each in body.items() if each is not None}
+        return await self._starts.start(encode_value(fields, "the request"))
 
     # -- queries ----------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class ServerCalls:
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as users know it
         """Wait for the end of an execution. The server answers when it has ended, without polling. The timeout also
         limits the wait for an unreachable server."""
-        async with asyncio.timeout(None if timeout is None else timeout + ON_THE_WAY):
+        async with asyncio.timeout(None if timeout is None else timeout + ANSWER_DELAY):
             return await self._wait(execution, timeout)
 
     async def _wait(self, execution: str, timeout: float | None) -> ExecutionView:  # noqa: ASYNC109 - see ``wait``
@@ -138,7 +138,7 @@ class ServerCalls:
     async def ending(self, execution: str, timeout: float | None = None) -> Ending:  # noqa: ASYNC109 - as users know it
         view = await self.wait(execution, timeout)
         if (ending := view.ending) is None:
-            raise InternalError(f"execution {execution} was said to have ended, but is {view.state}")
+            raise InternalError(f"execution {execution} was reported as ended, but is {view.state}")
         return ending
 
     async def executions(
@@ -288,8 +288,8 @@ class ServerCalls:
             "comment": comment,
         }
         path = _path(execution, f"approvals/{quote(node, safe='')}")
-        told = {name: each for name, each in body.items() if each is not None}
-        await self.transport.send("POST", path, Any, told)
+        fields = {name: each for name, each in body.items() if each is not None}
+        await self.transport.send("POST", path, Any, fields)
 
 
 def _start_at(given: Moment | None) -> str | None:

@@ -154,7 +154,7 @@ def _path(name: str) -> str:
 
 
 def _body(new: NewSchedule) -> dict[str, Any]:
-    told = {
+    fields = {
         "name": new.name,
         "timing": new.timing,
         "workflow": new.workflow,
@@ -170,7 +170,7 @@ def _body(new: NewSchedule) -> dict[str, Any]:
         "tags": dict(new.tags),
         "priority": new.priority,
     }
-    return {name: each for name, each in told.items() if each is not None}
+    return {name: each for name, each in fields.items() if each is not None}
 
 
 def _moment(given: Moment | None) -> str | None:

@@ -101,60 +101,60 @@ class ClientTasks(CallGroup):
 
     __slots__ = ()
 
-    def _book(self) -> ServerTasks:
+    def _tasks(self) -> ServerTasks:
         return ServerTasks(self._transport)
 
     def list(
         self, execution: str | None = None, *, queue: str | None = None, limit: int | None = None
     ) -> OpenTasks:
         """Returns pending and running tasks and nodes, those of the newest execution first."""
-        return self._call(self._book().list(execution, queue, limit))
+        return self._call(self._tasks().list(execution, queue, limit))
 
     async def alist(
         self, execution: str | None = None, *, queue: str | None = None, limit: int | None = None
     ) -> OpenTasks:
-        return await self._acall(self._book().list(execution, queue, limit))
+        return await self._acall(self._tasks().list(execution, queue, limit))
 
     def get(self, id: str) -> OpenTask:
         """Returns one open task with its input. Raises Conflict if it has ended."""
-        return self._call(self._book().get(id))
+        return self._call(self._tasks().get(id))
 
     async def aget(self, id: str) -> OpenTask:
-        return await self._acall(self._book().get(id))
+        return await self._acall(self._tasks().get(id))
 
     def complete(
         self, id: str, output: Any = None, *, by: str | None = None, reason: str | None = None
     ) -> None:
         """Completes the task with this output. Raises Conflict if the task has ended, InvalidInput if the output
         does not match; neither changes anything."""
-        self._call(self._book().complete(id, output, by=by, reason=reason))
+        self._call(self._tasks().complete(id, output, by=by, reason=reason))
 
     async def acomplete(
         self, id: str, output: Any = None, *, by: str | None = None, reason: str | None = None
     ) -> None:
-        await self._acall(self._book().complete(id, output, by=by, reason=reason))
+        await self._acall(self._tasks().complete(id, output, by=by, reason=reason))
 
     def fail(
         self, id: str, message: str, *, retry: bool = False, by: str | None = None, reason: str | None = None
     ) -> None:
         """Fails the task; with ``retry`` its retry policy decides what follows."""
-        self._call(self._book().fail(id, message, retry=retry, by=by, reason=reason))
+        self._call(self._tasks().fail(id, message, retry=retry, by=by, reason=reason))
 
     async def afail(
         self, id: str, message: str, *, retry: bool = False, by: str | None = None, reason: str | None = None
     ) -> None:
-        await self._acall(self._book().fail(id, message, retry=retry, by=by, reason=reason))
+        await self._acall(self._tasks().fail(id, message, retry=retry, by=by, reason=reason))
 
     def skip(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
         """Skips the task: a node of a graph is SKIPPED; a script or a Python workflow gets null."""
-        self._call(self._book().skip(id, by=by, reason=reason))
+        self._call(self._tasks().skip(id, by=by, reason=reason))
 
     async def askip(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
-        await self._acall(self._book().skip(id, by=by, reason=reason))
+        await self._acall(self._tasks().skip(id, by=by, reason=reason))
 
     def requeue(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
         """Takes the task from its worker and offers it again."""
-        self._call(self._book().requeue(id, by=by, reason=reason))
+        self._call(self._tasks().requeue(id, by=by, reason=reason))
 
     async def arequeue(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
-        await self._acall(self._book().requeue(id, by=by, reason=reason))
+        await self._acall(self._tasks().requeue(id, by=by, reason=reason))

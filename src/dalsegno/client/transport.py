@@ -61,7 +61,7 @@ class Transport:
         self.url = checked_url(url)
         self.patience = patience
         self.restart_patience = restart_patience
-        self.reach = Reach()
+        self.reachability = Reach()
         self._headers = {"User-Agent": f"dalsegno/{__version__}", "Accept": "application/json"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
@@ -182,7 +182,7 @@ class Transport:
                     if content is not None:
                         _check_route(response)
                     self._check(response)
-                self.reach.answered()
+                self.reachability.answered()
                 yield response
 
     async def attempt(self, path: str, content: bytes, *, may_be_missing: bool = False) -> httpx.Response:
@@ -228,7 +228,7 @@ class Transport:
                 self._check(response)
             except httpx.TransportError as error:
                 if not repeatable and not isinstance(error, UNSENT):
-                    raise retries.gone(error) from error
+                    raise retries.unreachable(error) from error
                 if when_lost is not None and not isinstance(error, UNSENT):
                     when_lost()
                 await retries.pause(error)
@@ -242,13 +242,13 @@ class Transport:
                 return response
 
     def retries(self) -> Retries:
-        return Retries(self.url, self.patience, self.reach)
+        return Retries(self.url, self.patience, self.reachability)
 
     # -- answers ----------------------------------------------------------------------------------------------
 
     def _check(self, response: httpx.Response) -> None:
         if not response.is_error:
-            self.reach.answered()
+            self.reachability.answered()
             self.patience = max(self.patience, self.restart_patience)
             return
         problem = read_problem(response.content)
@@ -256,21 +256,23 @@ class Transport:
             raise error_of(problem, _seconds(response.headers.get("retry-after")))
         if response.status_code in (502, 503, 504):
             raise ServerUnreachable(
-                f"what stands before the server at {self.url} says {response.status_code}"
+                f"the proxy before the server at {self.url} answered {response.status_code}"
             )
-        raise NotThisServer(self._strange(response, f"it answered {response.status_code}"))
+        raise NotThisServer(self._unexpected_reply(response, f"it answered {response.status_code}"))
 
     def read(self, response: httpx.Response, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(response.content or b"null", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise NotThisServer(self._strange(response, f"its answer does not fit ({error})")) from None
+            raise NotThisServer(
+                self._unexpected_reply(response, f"its answer does not fit ({error})")
+            ) from None
 
-    def _strange(self, response: httpx.Response, what: str) -> str:
+    def _unexpected_reply(self, response: httpx.Response, what: str) -> str:
         asked = f"{response.request.method} {response.request.url.path}"
         name, _, version = response.headers.get("server", "").partition("/")
         if name != "dalsegno":
-            return f"what answers at {self.url} is no Dal Segno server: {what} to {asked}"
+            return f"what answers at {self.url} is not a Dal Segno server: {what} to {asked}"
         return f"the server at {self.url} is version {version}, this client {__version__}: {what} to {asked}"
 
 
@@ -309,10 +311,10 @@ class Retries:
     """The retry policy of a call or stream: a call is given up `patience` seconds after it was first sent, a stream
     so many seconds after it broke."""
 
-    def __init__(self, url: str, patience: float, reach: Reach) -> None:
+    def __init__(self, url: str, patience: float, reachability: Reach) -> None:
         self.url = url
         self.patience = patience
-        self._reach = reach
+        self._reachability = reachability
         self._pause = FIRST_PAUSE
         self._until: float | None = time.monotonic() + patience
 
@@ -333,7 +335,7 @@ class Retries:
         if self._until is None:
             self._until = now + self.patience
         if now + pause > self._until:
-            raise (error if isinstance(error, DalSegnoError) else self.gone(error)) from None
+            raise (error if isinstance(error, DalSegnoError) else self.unreachable(error)) from None
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
         return pause
 
@@ -347,13 +349,13 @@ class Retries:
     async def pause_for(self, seconds: float, error: Exception) -> None:
         """Wait at most ``seconds``; if the server was unreachable, only until it is back."""
         if isinstance(error, httpx.TransportError | ServerUnreachable):
-            await self._reach.pause(seconds)
+            await self._reachability.pause(seconds)
         else:
             await asyncio.sleep(seconds)
 
-    def gone(self, error: Exception) -> ServerUnreachable:
-        said = str(error) or type(error).__name__
-        return ServerUnreachable(f"the server at {self.url} cannot be reached: {said}")
+    def unreachable(self, error: Exception) -> ServerUnreachable:
+        reason = str(error) or type(error).__name__
+        return ServerUnreachable(f"the server at {self.url} cannot be reached: {reason}")
 
 
 def _check_route(response: httpx.Response) -> None:
@@ -365,11 +367,11 @@ def checked_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise BadConfiguration(f"{url!r} is no URL of a server: {error}") from None
+        raise BadConfiguration(f"{url!r} is not the URL of a server: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise BadConfiguration(f"{url!r} is no URL of a server; write it like http://127.0.0.1:8700")
+        raise BadConfiguration(f"{url!r} is not the URL of a server; write it like http://127.0.0.1:8700")
     if parsed.userinfo:
-        raise BadConfiguration("a server's URL must not hold a key; give it as 'key', or as DALSEGNO_KEY")
+        raise BadConfiguration("a server's URL must not contain a key; give it as 'key', or as DALSEGNO_KEY")
     return url.rstrip("/").removesuffix("/v1")
 
 

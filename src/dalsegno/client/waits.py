@@ -55,7 +55,7 @@ class _Awaited:
         """Set when the server has checked that the execution had not ended."""
         self.waiters: set[asyncio.Future[ExecutionReply]] = set()
 
-    def tell(self, reply: ExecutionReply) -> None:
+    def resolve(self, reply: ExecutionReply) -> None:
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_result(reply)
@@ -232,7 +232,7 @@ class Waits:
             if message.kind == "ended":
                 reply = _decode_ended(text)
                 if (awaited := self._awaited.pop(reply.id, None)) is not None:
-                    awaited.tell(reply)
+                    awaited.resolve(reply)
             elif message.kind == "refused":
                 refused = _decode_refused(text)
                 self._end(refused.id, error_of(refused.problem))

@@ -56,8 +56,8 @@ def _tokens_at_start(draft: Draft) -> int:
 
 
 def _forks(node: DraftNode) -> bool:
-    chooses = node.control in ("conditional", "switch")
-    return len(node.errors) > 1 or (len(node.success) > 1 and not chooses)
+    is_choice = node.control in ("conditional", "switch")
+    return len(node.errors) > 1 or (len(node.success) > 1 and not is_choice)
 
 
 def _multiple(draft: Draft, node: DraftNode) -> bool:
@@ -80,8 +80,8 @@ def _solitary(draft: Draft, node: DraftNode, *, single_start: bool) -> bool:
     for edge in node.ins:
         source = draft.by_id[edge.src]
         opens = source.control == "split" and not edge.is_error
-        alone = len(source.success) == 1 if opens else source.solitary and not source.forks
-        if not alone:
+        is_only_way = len(source.success) == 1 if opens else source.solitary and not source.forks
+        if not is_only_way:
             return False
     return True
 

@@ -142,7 +142,7 @@ def read_yaml(text: str, max_depth: int, max_repeated: int) -> Any:
         message = f"Character {error.position:,} (code {error.character!r}) is not allowed in YAML"
         raise YamlProblem("encoding", message) from None
     except UnicodeEncodeError as error:
-        message = f"Character {error.start:,} is half of a surrogate pair, which is no character"
+        message = f"Character {error.start:,} is half of a surrogate pair, which is not a character"
         raise YamlProblem("encoding", message) from None
     finally:
         if loader is not None:

@@ -66,7 +66,7 @@ def node_type(
     def build(function: AsyncFunction | SyncFunction) -> NodeType:
         _require_two_arguments(type, function)
         spec = _spec(type, parameters, control, tuple(aliases), frozenset(local_names))
-        own = _both(spec.check, check) if check else spec.check
+        own = _all_checks(spec.check, check) if check else spec.check
         spec = replace(spec, children=children, check=own, schemas=frozenset(schemas))
         return NodeType(
             spec=spec,
@@ -102,7 +102,7 @@ def _spec(
     )
 
 
-def _both(first: Check, second: Check) -> Check:
+def _all_checks(first: Check, second: Check) -> Check:
     return lambda parameters: [*first(parameters), *second(parameters)]
 
 

@@ -26,7 +26,11 @@ _TEMPLATE = re.compile(r"\{\{|(?<!\$)(?:\$\$)*\$[^\W\d]")
 """``{{``, or a ``$word`` whose dollar sign is not escaped by another."""
 
 _SHOWN = 60
-_PLAINER = (("a valid integer", "a whole number"), ("a valid dictionary", "an object"), ("a valid ", "a "))
+_PLAIN_TEXTS = (
+    ("a valid integer", "a whole number"),
+    ("a valid dictionary", "an object"),
+    ("a valid ", "a "),
+)
 
 
 def holds_template(value: Any) -> bool:
@@ -53,7 +57,7 @@ def check_parameters(
         found: dict[tuple[str | int, ...], ParameterProblem] = {}
         for detail in error.errors(include_url=False):
             path = _path(detail, parameters)
-            if path not in found and not _left_to_the_run(detail, path, kinds, parameters):
+            if path not in found and not _judged_when_run(detail, path, kinds, parameters):
                 found[path] = ParameterProblem(path, _sentence(detail, path, model))
         return list(found.values())
     return []
@@ -114,7 +118,7 @@ def _has(value: Any, segment: str | int) -> bool:
     return isinstance(value, Mapping) and segment in value
 
 
-def _left_to_the_run(
+def _judged_when_run(
     detail: ErrorDetails,
     path: tuple[str | int, ...],
     kinds: Mapping[str, ParameterKind],
@@ -149,8 +153,8 @@ def _sentence(detail: ErrorDetails, path: tuple[str | int, ...], model: type[Bas
             message = str(context["error"])
             return f"parameter '{place}' {message}" if place else message
     message = detail["msg"].replace("Input should", "should", 1).partition(", unable to")[0]
-    for theirs, ours in _PLAINER:
-        message = message.replace(theirs, ours)
+    for pydantic_text, plain in _PLAIN_TEXTS:
+        message = message.replace(pydantic_text, plain)
     return f"parameter '{place}' {message}{given}"
 
 

@@ -78,7 +78,7 @@ def load_plugins(registry: NodeRegistry, plugins: Iterable[EntryPoint]) -> None:
             for node_type in _node_types(plugin.load()):
                 registry.register(node_type)
         except Exception as error:
-            raise BadConfiguration(_complaint(plugin, error)) from error
+            raise BadConfiguration(_plugin_error(plugin, error)) from error
 
 
 def _node_types(loaded: Any) -> list[NodeType]:
@@ -90,10 +90,10 @@ def _node_types(loaded: Any) -> list[NodeType]:
     return list(found)
 
 
-def _complaint(plugin: EntryPoint, error: Exception) -> str:
+def _plugin_error(plugin: EntryPoint, error: Exception) -> str:
     package = f" of package '{plugin.dist.name}'" if plugin.dist is not None else ""
     reason = str(error) if isinstance(error, DalSegnoError) else f"{type(error).__name__}: {error}"
     return (
         f"node plugin '{plugin.name}' ({plugin.value}){package} cannot be used: {reason}. "
-        "Mend or uninstall the plugin."
+        "Fix or uninstall the plugin."
     )

@@ -43,7 +43,7 @@ LISTED = 50
 PAGE = 200
 BACK_OFF = (5.0, 30.0, 120.0, 600.0, 3600.0)
 KINDS: tuple[ExecutionKind, ...] = ("graph", "script", "python", "task", "schedule")
-PART_OF_ANOTHER = ("child", "task")
+PARENT_RELATIONS = ("child", "task")
 """Relations of executions whose failure is that of their parent, or is handled by it."""
 
 
@@ -85,9 +85,9 @@ async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
         except StoreLost:
             return  # the process is stopping
         except OperatorError as error:
-            logger.warning("alerts have to wait: %s", error)
+            logger.warning("alerts are delayed: %s", error)
         except Exception:  # a bug here must not stop all alerts for good
-            logger.exception("alerts have to wait")
+            logger.exception("alerts are delayed")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await over.wait()
@@ -98,19 +98,19 @@ class Alerting:
         self.services = services
         self.records = services.client.stack.records
         self.clock = services.client.stack.clock
-        self.book = AlertRecords(self.records, services.engine.vault)
+        self.alert_records = AlertRecords(self.records, services.engine.vault)
 
     async def round(self) -> bool:
         """Process every alert once. Return whether there are any alerts."""
         after = ""
-        while page := await self.book.page(after, PAGE):
+        while page := await self.alert_records.page(after, PAGE):
             for alert in page:
                 if alert.enabled:
-                    await self._tend(alert)
+                    await self._handle(alert)
             after = page[-1].id
         return bool(after)
 
-    async def _tend(self, alert: Alert) -> None:
+    async def _handle(self, alert: Alert) -> None:
         """Search and deliver for one alert. Writes only if something changed, which is rare."""
         record = await self.records.get(STATE, alert.id)
         state, version = State(alert.created_at), 0
@@ -127,9 +127,9 @@ class Alerting:
             return
         # Save the state before sending: the message is then delivered even after a crash, and only by this process
         # meanwhile.
-        mine = await self._save(alert.id, replace(found, leased_until=now + LEASE), version)
-        if mine is not None:
-            await self._save(alert.id, await self._told(alert, found, batch), mine)
+        saved_version = await self._save(alert.id, replace(found, leased_until=now + LEASE), version)
+        if saved_version is not None:
+            await self._save(alert.id, await self._delivered(alert, found, batch), saved_version)
 
     async def _save(self, id: str, state: State, version: int) -> int | None:
         record = await self.records.put(STATE, id, msgspec.json.encode(state), version)
@@ -140,7 +140,7 @@ class Alerting:
     async def _looked(self, alert: Alert, state: State, now: float) -> State:
         found = await self._failed(alert, max(alert.created_at, state.looked - OVERLAP))
         known = frozenset(state.seen)
-        new = [view for view in found if view.id not in known and view.relation not in PART_OF_ANOTHER]
+        new = [view for view in found if view.id not in known and view.relation not in PARENT_RELATIONS]
         listed = [failed_of(view, self._base()) for view in new[: LISTED - len(state.waiting)]]
         return replace(
             state,
@@ -165,7 +165,7 @@ class Alerting:
 
     # -- delivery ---------------------------------------------------------------------------------------------
 
-    async def _told(self, alert: Alert, state: State, batch: Message) -> State:
+    async def _delivered(self, alert: Alert, state: State, batch: Message) -> State:
         try:
             await self.send(alert, batch)
         except DalSegnoError as error:
@@ -177,7 +177,7 @@ class Alerting:
 
     async def send(self, alert: Alert, message: Message) -> None:
         """Send a message. Raises NotDelivered, or the vault's error."""
-        await send(self.book, alert, message, self.services.app.egress, self.clock.now())
+        await send(self.alert_records, alert, message, self.services.app.egress, self.clock.now())
 
     async def test(self, alert: Alert) -> None:
         """Send a test message now, regardless of waiting failures."""

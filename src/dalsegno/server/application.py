@@ -67,11 +67,11 @@ logger = logging.getLogger("dalsegno.server")
 
 WRITE_EVERY = 0.25
 SWEEP_EVERY = 3600.0
-AFTER_TROUBLE = 5.0
+RETRY_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def on_duty(services: ServerServices) -> AsyncIterator[None]:
+async def running_tasks(services: ServerServices) -> AsyncIterator[None]:
     """Run the background work around request handling: the keys are loaded before the first request, the audit log
     is written after the last one."""
     await services.authenticator.keys()
@@ -100,11 +100,11 @@ async def _serve(services: ServerServices, over: asyncio.Event) -> None:
         except StoreLost:
             return  # the process is stopping
         except OperatorError as error:
-            logger.warning("the audit log has to wait: %s", error)
-            pause = AFTER_TROUBLE
+            logger.warning("the audit log is delayed: %s", error)
+            pause = RETRY_SECONDS
         except Exception:  # a bug here must not stop the audit log for good
-            logger.exception("the audit log has to wait")
-            pause = AFTER_TROUBLE
+            logger.exception("the audit log is delayed")
+            pause = RETRY_SECONDS
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await over.wait()
@@ -135,7 +135,7 @@ async def operated(services: ServerServices) -> AsyncIterator[None]:
 DESCRIPTION = """\
 Durable workflows over HTTP: deploy graphs and scripts, start them, watch them live, and operate them.
 
-Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` tells cause and cure.
+Errors are problem documents (RFC 9457) with a stable code; `/v1/errors/{code}` explains cause and cure.
 """
 
 LOADED_LATER = (HTTP_NODE, "anyio._backends._asyncio", "encodings.utf_8_sig", "encodings.idna", "gzip")
@@ -210,7 +210,12 @@ def create_application(
             app.client.offload.configure(checks_of(settings))
             app.client.launcher.announce = will_make
             warm_up(app.registry, LOADED_LATER)
-            async with on_duty(services), operated(services), alerting(services), services.background_tasks:
+            async with (
+                running_tasks(services),
+                operated(services),
+                alerting(services),
+                services.background_tasks,
+            ):
                 yield
 
     application = FastAPI(

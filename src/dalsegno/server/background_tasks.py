@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger("dalsegno.server")
 
-PARTING = 1.0
+END_SECONDS = 1.0
 """Seconds that remaining tasks have to finish when a server stops, and then again to end after cancellation."""
 
 
@@ -31,12 +31,12 @@ class BackgroundTasks:
         task.add_done_callback(self._under_way.discard)
         return task
 
-    def leave(self, task: asyncio.Task[None], *, going_on: bool) -> None:
+    def leave(self, task: asyncio.Task[None], *, continues: bool) -> None:
         """Abandon a task. If it continues and fails, the failure is logged."""
         self.left += 1
         task.add_done_callback(self._over)
-        task.add_done_callback(_log_end if going_on else _take_note)
-        if not going_on:
+        task.add_done_callback(_log_end if continues else _take_note)
+        if not continues:
             task.cancel()
 
     def _over(self, _task: asyncio.Task[None]) -> None:
@@ -61,12 +61,12 @@ class BackgroundTasks:
     async def __aexit__(self, *_: object) -> None:
         """End all tasks within a time limit: an unavailable store does not prevent a server from stopping."""
         if self._under_way:
-            late = (await asyncio.wait(self._under_way, timeout=PARTING))[1]
+            late = (await asyncio.wait(self._under_way, timeout=END_SECONDS))[1]
             for task in late:
                 if not task.cancelling():  # a second cancellation would interrupt the driver's clean-up
                     task.cancel()
             if late:
-                await asyncio.wait(late, timeout=PARTING)
+                await asyncio.wait(late, timeout=END_SECONDS)
 
 
 def no_answer_within(seconds: float) -> Unavailable:
@@ -77,7 +77,7 @@ def _log_end(task: asyncio.Task[None]) -> None:
     if task.cancelled():
         logger.warning("%s was given up: the server stops, and its outcome is unknown", task.get_name())
     elif (error := task.exception()) is not None:
-        logger.error("%s broke after its caller had gone", task.get_name(), exc_info=error)
+        logger.error("%s failed after its caller had disconnected", task.get_name(), exc_info=error)
 
 
 def _take_note(task: asyncio.Task[Any]) -> None:

@@ -48,7 +48,7 @@ class ServerServices:
     """Bytes of large values in calls in progress; see `server.http.replies`."""
     meter: Meter = field(default_factory=Meter)
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
-    reception: DeliveryLimits = field(default_factory=DeliveryLimits)
+    delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)
     orchestrator: Orchestrator | None = None
     """The orchestrator of remote workers; see `remote_workers`."""
 
@@ -87,10 +87,10 @@ class ServerServices:
             self.orchestrator = None
 
 
-async def office_of(request: Request) -> ServerServices:
+async def services_of(request: Request) -> ServerServices:
     """Return the services. Async like every dependency here: the framework runs each plain function in a thread."""
     services: ServerServices = request.app.state.services
     return services
 
 
-Services = Annotated[ServerServices, Depends(office_of)]
+Services = Annotated[ServerServices, Depends(services_of)]

@@ -61,17 +61,17 @@ class Taken:
     is_repeat: bool
 
 
-def book_of(services: ServerServices) -> WebhookRecords:
+def webhooks_of(services: ServerServices) -> WebhookRecords:
     return WebhookRecords(services.client.stack.records, services.engine.vault)
 
 
 async def take(services: ServerServices, webhook: Webhook, delivery: Delivery) -> Taken:
     """Start the workflow, once for each delivery. If this raises, nothing was started."""
     if len(delivery.body) > webhook.body_bytes:
-        raise TooLarge(f"the body is larger than the {webhook.body_bytes:,} bytes that this webhook takes")
+        raise TooLarge(f"the body is larger than the {webhook.body_bytes:,} bytes that this webhook accepts")
     requester.set(Requester(f"webhook:{webhook.id}"))
     proof = await _verified(services, webhook, delivery)
-    services.reception.spend(webhook, time.monotonic())
+    services.delivery_limits.spend(webhook, time.monotonic())
     body = await _body(delivery, services.client.offload)
     key = _key(webhook, delivery, body, proof)
     tags = {**webhook.tags, "webhook": webhook.id}
@@ -87,7 +87,7 @@ async def _verified(services: ServerServices, webhook: Webhook, delivery: Delive
     try:
         return verify(webhook.signature, secret, delivery.headers, delivery.body, now)
     except (SignatureRefused, StaleDelivery):
-        services.reception.forged(delivery.address, time.monotonic())
+        services.delivery_limits.forged(delivery.address, time.monotonic())
         raise
 
 
@@ -95,12 +95,12 @@ async def _secret(services: ServerServices, webhook: Webhook) -> str:
     """Return the webhook's secret. The reason why it cannot be read is logged for operators and not sent to the
     caller, who only knows the path."""
     try:
-        secret = await book_of(services).secret(webhook)
+        secret = await webhooks_of(services).secret(webhook)
     except UNCHECKABLE as error:
-        services.reception.unchecked[webhook.id] = str(error)
+        services.delivery_limits.unchecked[webhook.id] = str(error)
         logger.error("deliveries to the webhook '%s' cannot be checked: %s", webhook.id, error)
-        raise Unavailable("deliveries cannot be taken at the moment; send it again later") from None
-    services.reception.unchecked.pop(webhook.id, None)
+        raise Unavailable("deliveries cannot be accepted at the moment; send it again later") from None
+    services.delivery_limits.unchecked.pop(webhook.id, None)
     return secret
 
 
@@ -167,7 +167,7 @@ async def _body(delivery: Delivery, offload: Offload) -> Any:
         return _fields(_text(delivery.body))
     if media.startswith("text/") or not media:
         return _text(delivery.body)
-    raise UnsupportedMedia(f"a webhook takes JSON, forms and text, not {media[:100]!r}")
+    raise UnsupportedMedia(f"a webhook accepts JSON, forms and text, not {media[:100]!r}")
 
 
 def _text(body: bytes) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Crash", "FakeClock", "Mock", "Stuck", "TestKit"]
 
-_HOMES = {
+_MODULES = {
     "Call": "dalsegno.testing.kit.mocking",
     "Crash": "dalsegno.testing.kit.crashes",
     "FakeClock": "dalsegno.testing.clock",
@@ -26,8 +26,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     """Load a name on first use. The simulator and the contract suite do not need the kit, nor the kit them."""
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'dalsegno.testing' has no attribute {name!r}")
-    found = getattr(import_module(_HOMES[name]), name)
+    found = getattr(import_module(_MODULES[name]), name)
     globals()[name] = found
     return found

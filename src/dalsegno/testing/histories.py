@@ -144,7 +144,7 @@ class _Found:
         return [token for token in rows.tokens if token.kind in kinds] if rows is not None else []
 
 
-def _told(event: Event) -> _EventData:
+def _data_of(event: Event) -> _EventData:
     return _decode(event.data) if event.data is not None else _NOTHING
 
 
@@ -174,9 +174,9 @@ def _numbers(found: _Found) -> Iterator[str]:
         yield f"event {place + 1} has the number {numbers[place]}: the history has a gap or a number twice"
     if len(numbers) < found.execution.seq:
         yield f"its row counts {found.execution.seq} events, but its history has {len(numbers)}"
-    strangers = {event.execution for event in found.events} - {found.execution.id}
-    if strangers:
-        yield f"its history has events of {', '.join(sorted(strangers))}"
+    foreign = {event.execution for event in found.events} - {found.execution.id}
+    if foreign:
+        yield f"its history has events of {', '.join(sorted(foreign))}"
 
 
 def _times(found: _Found) -> Iterator[str]:
@@ -279,7 +279,7 @@ def _tags_changed(found: _Found) -> Iterator[str]:
     """Each change has an effect, and the last one left the tags that the execution has."""
     known: dict[str, str | None] = {}
     for event in found.of("TagsChanged"):
-        changed = _told(event).tags or {}
+        changed = _data_of(event).tags or {}
         if all(name in known and known[name] == value for name, value in changed.items()):
             yield f"event {event.seq} changes no tag"
         known |= changed
@@ -356,17 +356,17 @@ def _begun(kind: EventKind) -> Rule:
     def rule(found: _Found) -> Iterator[str]:
         shown: Counter[tuple[str | None, int, float | None]] = Counter()
         for event in found.of(kind):
-            told = _told(event)
-            shown[event.token, told.attempt, told.started_at] += 1
+            data = _data_of(event)
+            shown[event.token, data.attempt, data.started_at] += 1
             over = [each for each in found.ends[event.token or ""] if each.seq < event.seq]
             over += [
                 each
                 for each in found.retries[event.token or ""]
-                if each.seq < event.seq and _told(each).attempt >= told.attempt
+                if each.seq < event.seq and _data_of(each).attempt >= data.attempt
             ]
             if over:
                 yield (
-                    f"event {event.seq} shows attempt {told.attempt} of token {event.token} ({event.node}) as started"
+                    f"event {event.seq} shows attempt {data.attempt} of token {event.token} ({event.node}) as started"
                     f" after event {over[0].seq} ({over[0].kind}) said that it is over"
                 )
         for (token, attempt, _), count in shown.items():
@@ -388,7 +388,7 @@ def _requeued(kind: EventKind) -> Rule:
                     f"event {event.seq} offers token {event.token} ({event.node}) again after event {over[0].seq}"
                     f" ({over[0].kind}) said that it is over"
                 )
-            decision = _told(event).decision
+            decision = _data_of(event).decision
             if decision in seen:
                 yield f"event {event.seq} ({kind}) repeats event {seen[decision]}"
             seen[decision] = event.seq
@@ -402,14 +402,14 @@ def _retried(kind: EventKind, ended: tuple[EventKind, ...], token_kinds: tuple[T
     def rule(found: _Found) -> Iterator[str]:
         tokens = dict.fromkeys(event.token for event in found.of(kind, *ended) if event.token is not None)
         reached = {
-            token: _told(event).attempt
+            token: _data_of(event).attempt
             for token in tokens
             for event in found.ends[token]
             if event.kind in ended
         }
         reached |= {row.id: row.attempt for row in found.tokens(*token_kinds)}
         for token in dict.fromkeys((*tokens, *reached)):
-            attempts = [_told(event).attempt for event in found.retries[token] if event.kind == kind]
+            attempts = [_data_of(event).attempt for event in found.retries[token] if event.kind == kind]
             first = _first_attempt(found, attempts, reached.get(token))
             if attempts != list(range(first, first + len(attempts))):
                 yield f"token {token} is tried again after the attempts {attempts}"
@@ -441,14 +441,14 @@ def _waiting(found: _Found) -> Iterator[str]:
         place = event.node, event.scope
         first_runs[place] = min(event.seq, first_runs.get(place, event.seq))
     for event in found.of("NodeWaiting"):
-        told = _told(event)
+        data = _data_of(event)
         if event.token is None:
             ran = first_runs.get((event.node, event.scope), event.seq) < event.seq
             arrivals[event.node, event.scope, event.arrived or 0, ran] += 1
             if event.arrived is None or event.expected is None or not 0 < event.arrived <= event.expected:
                 yield f"event {event.seq} tells of {event.arrived} arrivals of {event.expected} at {event.node}"
-        elif told.error is None:
-            begun[event.token, told.attempt] += 1
+        elif data.error is None:
+            begun[event.token, data.attempt] += 1
     for (token, attempt), count in begun.items():
         if count > 1:
             yield f"attempt {attempt} of token {token} began to wait {count} times"
@@ -494,8 +494,8 @@ def _handed_over(found: _Found) -> Iterator[str]:
     for event in found.of("TaskHandedOver"):
         name = task_execution_id(event.token or "")
         named.add(name)
-        if _told(event).execution != name:
-            yield f"event {event.seq} hands task {event.token} over to {_told(event).execution}, not to {name}"
+        if _data_of(event).execution != name:
+            yield f"event {event.seq} hands task {event.token} over to {_data_of(event).execution}, not to {name}"
         if others is not None and name not in others:
             yield f"event {event.seq} hands task {event.token} over, but there is no execution {name}"
     for other in _offspring(found, "task"):
@@ -514,7 +514,7 @@ def _offspring(found: _Found, relation: str) -> list[ExecutionView]:
 
 
 def _child_started(found: _Found) -> Iterator[str]:
-    started = Counter(_told(event).execution for event in found.of("ChildStarted"))
+    started = Counter(_data_of(event).execution for event in found.of("ChildStarted"))
     for child, count in started.items():
         if child is None:
             yield "a ChildStarted event names no execution"
@@ -540,7 +540,7 @@ def _may_be_missing(found: _Found, child: str | None, others: Mapping[str, Execu
     It could not be started, which its ending reports, or it was not started because an ancestor had failed or was
     cancelled.
     """
-    if any(_told(event).execution == child for event in found.of("ChildEnded")):
+    if any(_data_of(event).execution == child for event in found.of("ChildEnded")):
         return True
     above: ExecutionView | None = found.execution
     while above is not None:
@@ -551,14 +551,14 @@ def _may_be_missing(found: _Found, child: str | None, others: Mapping[str, Execu
 
 
 def _child_ended(found: _Found) -> Iterator[str]:
-    started = {_told(event).execution: event.seq for event in reversed(found.of("ChildStarted"))}
+    started = {_data_of(event).execution: event.seq for event in reversed(found.of("ChildStarted"))}
     ended: dict[str | None, list[Event]] = defaultdict(list)
     for event in found.of("ChildEnded"):
-        ended[_told(event).execution].append(event)
+        ended[_data_of(event).execution].append(event)
     for child, events in ended.items():
         if len(events) > 1:
             yield f"child {child} ended {len(events)} times"
-        if child not in started and not _told(events[0]).detached:
+        if child not in started and not _data_of(events[0]).detached:
             yield f"child {child} ended, but no event says that it was started"
         elif started.get(child, 0) > events[0].seq:
             yield f"child {child} ended before it was started"
@@ -572,8 +572,8 @@ def _ended_as(found: _Found, child: str | None, event: Event) -> Iterator[str]:
         return
     if other.state not in ENDED:
         yield f"event {event.seq} says that child {child} has ended, but it is {other.state}"
-    elif (_told(event).error is None) != (other.state == "COMPLETED"):
-        outcome = "without an error" if _told(event).error is None else "with an error"
+    elif (_data_of(event).error is None) != (other.state == "COMPLETED"):
+        outcome = "without an error" if _data_of(event).error is None else "with an error"
         yield f"event {event.seq} says that child {child} ended {outcome}, but it is {other.state}"
 
 
@@ -581,8 +581,8 @@ def _endings_missing(found: _Found, ended: Mapping[str | None, Sequence[Event]])
     """A completed node has seen the end of the child it waited for; a continuing execution receives every ending."""
     waited: dict[str, str | None] = {}
     for event in found.of("ChildStarted"):
-        if event.token is not None and not _told(event).detached:
-            waited[event.token] = _told(event).execution
+        if event.token is not None and not _data_of(event).detached:
+            waited[event.token] = _data_of(event).execution
     for token, child in waited.items():
         done = [event for event in found.ends[token] if event.kind == "NodeCompleted"]
         if done and not any(event.seq < done[0].seq for event in ended.get(child, ())):
@@ -596,7 +596,7 @@ def _endings_missing(found: _Found, ended: Mapping[str | None, Sequence[Event]])
 
 def _signals(found: _Found) -> Iterator[str]:
     received = found.of("SignalReceived")
-    ids = Counter(name for event in received if (name := _told(event).id) is not None)
+    ids = Counter(name for event in received if (name := _data_of(event).id) is not None)
     for name, count in ids.items():
         if count > 1:
             yield f"signal {name!r} was received {count} times"
@@ -623,7 +623,7 @@ def _stored_signals(found: _Found, received: Mapping[int, Event]) -> Iterator[st
 def _consumed_signals(found: _Found, received: Mapping[str, int]) -> Iterator[str]:
     """Each node or question that waited for a signal and continued took one signal."""
     waited = {
-        event.token: name for event in found.of("NodeWaiting") if (name := _told(event).signal) is not None
+        event.token: name for event in found.of("NodeWaiting") if (name := _data_of(event).signal) is not None
     }
     done = Counter(
         name

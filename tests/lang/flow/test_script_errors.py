@@ -86,7 +86,7 @@ ERRORS = [
     ("-a ** b", "write (-a) ** b or -(a ** b)", 1, 4),
     ("await a ** b", "write (await a) ** b or await (a ** b)", 1, 9),
     ("a?.(1)", "there is no '?.('", 1, 4),
-    ("let {a, ...b} = c", "'...' cannot stand in an object pattern", 1, 9),
+    ("let {a, ...b} = c", "'...' cannot be used in an object pattern", 1, 9),
     ("let {a}", "a pattern needs a value", 1, 5),
     ("let [...a, b] = c", "must come last", 1, 6),
     ("function f(...a, b) {}", "must come last", 1, 12),
@@ -117,7 +117,7 @@ ERRORS = [
     ("x = #", "unexpected character '#'", 1, 5),
     ("x = 'a\\u12'", "needs hexadecimal digits", 1, 7),
     ("x = `a\n${b}\n c\\x`", "needs hexadecimal digits", 3, 3),
-    ("a\n\n  b c d !", "'!' cannot stand between two values", 3, 9),
+    ("a\n\n  b c d !", "'!' cannot be used between two values", 3, 9),
     ("x = '\ud800'", "half a surrogate pair", 1, 6),
 ]  # fmt: skip
 

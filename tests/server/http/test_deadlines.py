@@ -178,14 +178,14 @@ async def test_what_breaks_when_nobody_waits_for_it_is_logged(
         hanging = Hanging(monkeypatch, RuntimeError("a bug"))
         await told_unknown(http)
         hanging.may_end.set()
-    assert "POST /v1/executions broke after its caller had gone" in caplog.text
+    assert "POST /v1/executions failed after its caller had disconnected" in caplog.text
     assert "a bug" in caplog.text
 
 
 async def test_what_hangs_does_not_keep_a_server_from_stopping(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background_tasks, "PARTING", 0.05)
+    monkeypatch.setattr(background_tasks, "END_SECONDS", 0.05)
     async with asyncio.timeout(30), serving() as http:
         Hanging(monkeypatch)
         await told_unknown(http)

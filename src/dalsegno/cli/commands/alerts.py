@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import Json, OfWorkflow, Place, Server, Store
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The alert's id.", show_default=False)]
 
-commands = family("alerts", "Messages by mail or HTTP when executions fail. Servers send them.")
+commands = command_group("alerts", "Messages by mail or HTTP when executions fail. Servers send them.")
 
 
 def register(app: typer.Typer) -> None:

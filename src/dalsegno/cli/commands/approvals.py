@@ -115,21 +115,21 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
         from dalsegno.cli.documents import read_payload
         from dalsegno.cli.output import emit, reference_names
         from dalsegno.cli.target.target import find_execution, reached, where_to
-        from dalsegno.cli.views.approvals import in_our_words, meant
+        from dalsegno.cli.views.approvals import meant, with_own_hint
 
         carried = read_payload(data, "data")
 
         async def run() -> None:
             async with reached(where_to(store, server, app)) as client:
                 found = await find_execution(client, execution)
-                with in_our_words():
+                with with_own_hint():
                     asked = node
                     if asked is None:
                         found, asked = meant(await client.approvals(found), found)
                     await client.decide(found, asked, decision, carried, by, index or None, comment)
             if json:
-                said = {"comment": comment} if comment is not None else {}
-                emit({**reference_names(found), "node": asked, "decision": decision, **said})
+                body = {"comment": comment} if comment is not None else {}
+                emit({**reference_names(found), "node": asked, "decision": decision, **body})
             else:
                 print(f"{decision} '{asked}' of {found}")
 

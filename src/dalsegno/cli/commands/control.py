@@ -75,13 +75,13 @@ def signal(
 ) -> None:
     """Send a signal to an execution. Signals are kept, in order per name, until the workflow takes them."""
     from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.live.script_progress import came_before, kept_for_later, waited_signals
+    from dalsegno.cli.live.script_progress import earlier_event, kept_for_later, waited_signals
 
     carried = read_payload(payload, "payload")
 
     async def send(client: WorkflowApi, found: str) -> str:
         waited = await waited_signals(client, found)  # read first: afterwards the workflow may have taken it
-        before = await came_before(client, found, id) if id is not None else None
+        before = await earlier_event(client, found, id) if id is not None else None
         await client.signal(found, name, carried, id)
         if before is not None:
             return f"signal '{name}' with the id '{id}' was sent to {found} before (event {before}): nothing changed"

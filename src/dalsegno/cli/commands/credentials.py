@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The credential's name.", show_default=False)]
 
-commands = family(
+commands = command_group(
     "credentials", "Secrets that workflows use by name. Their values are sealed in the store and never shown."
 )
 
@@ -102,7 +102,7 @@ def add(
     from msgspec import to_builtins
 
     from dalsegno.cli.output import emit
-    from dalsegno.cli.views.credentials import as_object, say_unapproved, values_for, workflows_for
+    from dalsegno.cli.views.credentials import as_object, print_unapproved, values_for, workflows_for
 
     workflows = workflows_for(workflow)
     values = None if keep else values_for(type, env or (), field or (), from_stdin=stdin)
@@ -124,7 +124,7 @@ def add(
         print(f"{'added' if is_new else 'changed'} credential '{name}'")
         for each in approved:
             print(f"approved {each.workflow}@{each.version}")
-        say_unapproved(await credentials.adefinitions(), name)
+        print_unapproved(await credentials.adefinitions(), name)
 
     _with_credentials(Place(store, server), put, make_store=True)
 
@@ -136,7 +136,7 @@ def list_credentials(store: Store = None, server: Server = None, json: Json = Fa
     With types, hosts and workflows, and the definitions that lack an approval.
     """
     from dalsegno.cli.output import emit
-    from dalsegno.cli.views.credentials import as_object, listed_object, print_credentials, say_unapproved
+    from dalsegno.cli.views.credentials import as_object, listed_object, print_credentials, print_unapproved
 
     async def look(credentials: Credentials) -> None:
         found, listed = await credentials.alist(), await credentials.adefinitions()
@@ -149,7 +149,7 @@ def list_credentials(store: Store = None, server: Server = None, json: Json = Fa
             )
             return
         print_credentials(found)
-        say_unapproved(listed)
+        print_unapproved(listed)
 
     _with_credentials(Place(store, server), look)
 
@@ -335,7 +335,7 @@ def unprotect(
 
     async def work(names: ProtectedNames) -> None:
         await names.aunprotect(name)
-        emit({"unprotected": name}) if json else print(f"'{name}' is not protected by an admin any more")
+        emit({"unprotected": name}) if json else print(f"'{name}' is no longer protected by an admin")
 
     PROTECTED_NAMES.use(Place(store, server), work)
 

@@ -210,7 +210,7 @@ def alias(
 
     if rm == (version is not None):
         raise Refusal(
-            "an alias needs a version to mean, or --rm to be removed",
+            "an alias needs a version to point at, or --rm to remove it",
             "Write: dalsegno alias NAME ALIAS VERSION, or: dalsegno alias NAME ALIAS --rm.",
         )
 

@@ -84,23 +84,25 @@ def show(
     from dalsegno.cli.target.target import find_execution, reached, where_to
     from dalsegno.cli.views.show import (
         ScriptDetails,
-        portray,
-        portray_script,
-        print_portrait,
-        print_script_portrait,
+        print_details,
+        print_script_details,
+        read_details,
+        read_script_details,
     )
 
     async def look() -> None:
         where = where_to(store, server, app)
         async with reached(where) as client:
             view = await client.status(await find_execution(client, execution))
-            portrait = await (portray if view.kind == "graph" else portray_script)(client, view, events)
+            details = await (read_details if view.kind == "graph" else read_script_details)(
+                client, view, events
+            )
         if json:
-            emit(portrait.as_object())
-        elif isinstance(portrait, ScriptDetails):
-            print_script_portrait(portrait, where.command)
+            emit(details.as_object())
+        elif isinstance(details, ScriptDetails):
+            print_script_details(details, where.command)
         else:
-            print_portrait(portrait, where.command)
+            print_details(details, where.command)
 
     asyncio.run(look())
 
@@ -154,7 +156,7 @@ def watch(
 
     ending = watch_execution(
         where_to(store, server, app),
-        lambda desk: find_execution(desk, execution),
+        lambda api: find_execution(api, execution),
         read_seconds(timeout),
         quiet=quiet,
         as_json=json,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
     from dalsegno.cli.target.administration import Keys
 
-commands = family("keys", "API keys of a server: add, list, change, revoke.")
+commands = command_group("keys", "API keys of a server: add, list, change, revoke.")
 
 
 QueueNames: TypeAlias = Annotated[

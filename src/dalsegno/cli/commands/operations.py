@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import AppName, Json, Limit, Place, Quiet, Server, Store
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ _FILE = Path(__file__).parents[2] / "bench" / "cli.py"
 
 def register_bench(app: typer.Typer) -> None:
     if _FILE.exists():
-        passing_on = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-        app.command("bench", context_settings=passing_on)(bench)
+        pass_through = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+        app.command("bench", context_settings=pass_through)(bench)
 
 
 def bench(context: typer.Context) -> None:
@@ -44,7 +44,7 @@ LetterId = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `dalsegno dead ls` shows.", show_default=False)
 ]
 
-dead_commands = family("dead", "Stuck work: inspect, retry, drop.")
+dead_commands = command_group("dead", "Stuck work: inspect, retry, drop.")
 
 
 def register_dead(app: typer.Typer) -> None:
@@ -140,7 +140,7 @@ T = TypeVar("T")
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The limit's key, e.g. gmail.", show_default=False)]
 
-limits_commands = family("limits", "Concurrency and rate limits, by key.")
+limits_commands = command_group("limits", "Concurrency and rate limits, by key.")
 
 
 def register_limits(app: typer.Typer) -> None:
@@ -183,7 +183,7 @@ def set_limit(
     """Set a limit that overrides those of definitions. It applies to all workers at once; running steps continue."""
     from dalsegno.cli.output import emit
     from dalsegno.cli.views.operations import limit_object as as_object
-    from dalsegno.cli.views.operations import told
+    from dalsegno.cli.views.operations import limit_text
 
     view = _asked(
         Place(store, server, app), lambda limits: limits.aset(key, concurrency=concurrency, rate=rate)
@@ -191,7 +191,7 @@ def set_limit(
     if json:
         emit(as_object(view))
     else:
-        print(f"{key}: {told(view)}; {view.in_use:,} in use, {view.waiting:,} waiting")
+        print(f"{key}: {limit_text(view)}; {view.in_use:,} in use, {view.waiting:,} waiting")
 
 
 @limits_commands.command("rm")
@@ -272,7 +272,7 @@ def list_workers(store: Store = None, server: Server = None, json: Json = False)
     from dalsegno.cli.views.operations import print_workers
     from dalsegno.cli.views.operations import worker_object as as_object
 
-    found, now = WORKERS.use(Place(store, server), lambda roster: roster.all())
+    found, now = WORKERS.use(Place(store, server), lambda workers: workers.all())
     if json:
         emit({"workers": [as_object(worker) for worker in found]})
     else:
@@ -298,7 +298,7 @@ def backup(
     """
     import time
 
-    from dalsegno.cli.backup import Progress, copy, say_what_is_missing
+    from dalsegno.cli.backup import Progress, copy, print_missing_key
     from dalsegno.cli.output import emit, span
     from dalsegno.cli.target.target import make_app
 
@@ -307,11 +307,11 @@ def backup(
     made = copy(url, file, Progress(quiet=quiet or json))
     seconds = time.monotonic() - began
     if json:
-        told = {"store": url, "file": str(made.file), "bytes": made.bytes, "schema": made.schema}
-        emit({**told, "executions": made.executions, "seconds": round(seconds, 3)})
+        copied = {"store": url, "file": str(made.file), "bytes": made.bytes, "schema": made.schema}
+        emit({**copied, "executions": made.executions, "seconds": round(seconds, 3)})
         return
     typer.echo(
         f"{made.file}: {made.bytes / 1e6:.1f} MB, schema {made.schema}, {made.executions:,} executions,"
         f" verified, in {span(seconds)}"
     )
-    say_what_is_missing(url)
+    print_missing_key(url)

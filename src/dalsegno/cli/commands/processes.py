@@ -190,8 +190,9 @@ def worker(
         return
     import asyncio
 
-    from dalsegno.cli.process.supervisor import WorkerGroup as Family
-    from dalsegno.cli.process.supervisor import supervise
+    from dalsegno.cli.process.supervisor import WorkerGroup, supervise
 
-    family = Family(processes, store, app, queues, concurrency, grace, retention, health_port, quiet, limits)
-    asyncio.run(supervise(family, made.url, as_json=json))
+    workers = WorkerGroup(
+        processes, store, app, queues, concurrency, grace, retention, health_port, quiet, limits
+    )
+    asyncio.run(supervise(workers, made.url, as_json=json))

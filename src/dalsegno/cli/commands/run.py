@@ -85,7 +85,7 @@ def resume(
     that has ended, the result is shown.
     """
     from dalsegno.cli.documents import read_seconds
-    from dalsegno.cli.run.launch import go_on
+    from dalsegno.cli.run.launch import follow_execution
     from dalsegno.cli.run.requirements import refuse_unrunnable
     from dalsegno.cli.target.target import find_execution, where_to
     from dalsegno.model.execution import ENDED
@@ -101,7 +101,7 @@ def resume(
             await client.resume(found)
         return found
 
-    raise typer.Exit(go_on(where, find, json=json, quiet=quiet, seconds=read_seconds(timeout)))
+    raise typer.Exit(follow_execution(where, find, json=json, quiet=quiet, seconds=read_seconds(timeout)))
 
 
 def retry(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import AppName, Input, Json, Server, Store, Tags
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.", show_default=False)]
 
-commands = family(
+commands = command_group(
     "schedule", "Start workflows by cron or at intervals. Schedules fire wherever `dalsegno worker` runs."
 )
 
@@ -114,12 +114,12 @@ def add(
         priority=priority,
     )
 
-    async def create(almanac: ScheduleApi) -> None:
-        book = almanac.book
-        view = await book.add(new, replace=replace, allow_unknown=allow_unknown)
-        emit(as_object(view)) if json else print_schedule(view, (), book.stack.clock.now())
+    async def create(api: ScheduleApi) -> None:
+        schedules = api.schedules
+        view = await schedules.add(new, replace=replace, allow_unknown=allow_unknown)
+        emit(as_object(view)) if json else print_schedule(view, (), schedules.stack.clock.now())
 
-    _with_almanac(create, store, server, app, make_store=True)
+    _with_schedules(create, store, server, app, make_store=True)
 
 
 @commands.command("ls")
@@ -128,15 +128,15 @@ def list_schedules(store: Store = None, server: Server = None, json: Json = Fals
     from dalsegno.cli.output import emit
     from dalsegno.cli.views.schedules import as_object, print_schedules
 
-    async def look(almanac: ScheduleApi) -> None:
-        book = almanac.book
-        views = await book.list()
+    async def look(api: ScheduleApi) -> None:
+        schedules = api.schedules
+        views = await schedules.list()
         if json:
             emit({"schedules": [as_object(view) for view in views]})
         else:
-            print_schedules(views, book.stack.clock.now())
+            print_schedules(views, schedules.stack.clock.now())
 
-    _with_almanac(look, store, server)
+    _with_schedules(look, store, server)
 
 
 @commands.command("show")
@@ -153,33 +153,33 @@ def show(
     from dalsegno.cli.output import emit
     from dalsegno.cli.views.schedules import as_object, print_schedule, read_schedule, runs_as_objects
 
-    async def look(almanac: ScheduleApi) -> None:
-        book = almanac.book
-        view, runs = await read_schedule(book, name, times)
+    async def look(api: ScheduleApi) -> None:
+        schedules = api.schedules
+        view, runs = await read_schedule(schedules, name, times)
         if json:
             emit({**as_object(view), "runs": runs_as_objects(runs)})
         else:
-            print_schedule(view, runs, book.stack.clock.now())
+            print_schedule(view, runs, schedules.stack.clock.now())
 
-    _with_almanac(look, store, server)
+    _with_schedules(look, store, server)
 
 
 @commands.command("pause")
 def pause(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Pause a schedule. It does not fire until `schedule resume`."""
-    _act(name, "paused", lambda book: book.pause(name), store, server, json=json)
+    _act(name, "paused", lambda schedules: schedules.pause(name), store, server, json=json)
 
 
 @commands.command("resume")
 def resume(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Resume a paused schedule. Times that passed meanwhile count as missed."""
-    _act(name, "active", lambda book: book.resume(name), store, server, json=json)
+    _act(name, "active", lambda schedules: schedules.resume(name), store, server, json=json)
 
 
 @commands.command("rm")
 def remove(name: Name, store: Store = None, server: Server = None, json: Json = False) -> None:
     """Remove a schedule. Executions that it started continue."""
-    _act(name, "removed", lambda book: book.remove(name), store, server, json=json)
+    _act(name, "removed", lambda schedules: schedules.remove(name), store, server, json=json)
 
 
 @commands.command("trigger")
@@ -189,11 +189,11 @@ def trigger(
     """Start a schedule's workflow now. Its times do not change. Prints the execution's id."""
     from dalsegno.cli.output import emit, reference_names
 
-    async def start(almanac: ScheduleApi) -> None:
-        execution = await almanac.start_now(name)
+    async def start(api: ScheduleApi) -> None:
+        execution = await api.start_now(name)
         emit({"schedule": name, **reference_names(execution)}) if json else print(execution)
 
-    _with_almanac(start, store, server, app)
+    _with_schedules(start, store, server, app)
 
 
 def _act(
@@ -207,14 +207,14 @@ def _act(
 ) -> None:
     from dalsegno.cli.output import emit
 
-    async def run(almanac: ScheduleApi) -> None:
-        await act(almanac.book)
+    async def run(api: ScheduleApi) -> None:
+        await act(api.schedules)
         emit({"schedule": name, "state": state}) if json else print(f"{name}: {state}")
 
-    _with_almanac(run, store, server)
+    _with_schedules(run, store, server)
 
 
-def _with_almanac(
+def _with_schedules(
     work: Callable[[ScheduleApi], Awaitable[None]],
     store: str | None,
     server: str | None,
@@ -224,15 +224,15 @@ def _with_almanac(
 ) -> None:
     import asyncio
 
-    from dalsegno.cli.target.schedules import almanac
+    from dalsegno.cli.target.schedules import opened_schedules
     from dalsegno.cli.target.target import where_to
-    from dalsegno.cli.views.schedules import in_our_words
+    from dalsegno.cli.views.schedules import with_own_hint
 
     where = where_to(store, server, app)
 
     async def run() -> None:
-        async with almanac(where, create=make_store) as found:
-            with in_our_words():
+        async with opened_schedules(where, create=make_store) as found:
+            with with_own_hint():
                 await work(found)
 
     asyncio.run(run())

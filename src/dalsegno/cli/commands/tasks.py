@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import AppName, Json, Limit, Place, Server, Store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ Reason: TypeAlias = Annotated[
     typer.Option("--reason", metavar="TEXT", help="The reason; recorded in the history.", show_default=False),
 ]
 
-commands = family("task", "Pending and running tasks and nodes: list, settle by hand.")
+commands = command_group("task", "Pending and running tasks and nodes: list, settle by hand.")
 
 
 def register(app: typer.Typer) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.group import family
+from dalsegno.cli.group import command_group
 from dalsegno.cli.options import Json, Place, Server, Store
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The webhook's id.", show_default=False)]
 
-commands = family(
+commands = command_group(
     "webhook", "Start workflows from other systems by signed HTTP calls. Servers receive the calls."
 )
 

@@ -52,9 +52,9 @@ async def examined_soon(name: str, look: Awaitable[Check | Sequence[Check]], cur
 def broken(name: str, error: Exception, cure: str) -> Check:
     if isinstance(error, DalSegnoError):
         return judge(name, str(error), fail=True, cure=cure)
-    said = error.strerror if isinstance(error, OSError) else None
+    message = error.strerror if isinstance(error, OSError) else None
     return judge(
-        name, f"cannot be examined: {said or f'{type(error).__name__}: {error}'}", fail=True, cure=cure
+        name, f"cannot be examined: {message or f'{type(error).__name__}: {error}'}", fail=True, cure=cure
     )
 
 

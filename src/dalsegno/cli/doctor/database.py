@@ -65,7 +65,7 @@ async def examine_server(url: str) -> list[Check]:
         ),
         judge(
             "wake-ups",
-            "reach this machine" if facts.wakes else "do not reach this machine: work is found by looking",
+            "reach this machine" if facts.wakes else "do not reach this machine: work is found by polling",
             warn=not facts.wakes,
             cure=f"Behind a pooler, give a direct URL in {LISTEN_VARIABLE}.",
         ),
@@ -116,16 +116,14 @@ async def examine_history(url: str) -> Check:
     found = []
     if facts.in_common is not None:
         days = _span(*facts.in_common)
-        found.append(
-            f"of {days} lies in no partition of its own: it is removed row by row, which takes longer"
-        )
+        found.append(f"of {days} is in no partition of its own: it is removed row by row, which takes longer")
     if facts.missing is not None:
         found.append(f"of {_span(*facts.missing)} has no partition to go to")
     if not facts.tenure.suffices:
         found.append(f"{facts.tenure.complaint()}, and so cannot make partitions")
     return judge(
         "history",
-        "; ".join(found) or "each day lies in a partition of its own",
+        "; ".join(found) or "each day has a partition of its own",
         warn=bool(found),
         cure=KEEP_MAKING if facts.tenure.suffices else f"Nothing is lost. {facts.tenure.cure()}",
     )

@@ -31,7 +31,7 @@ SHOWN_UNAPPROVED = 10
 SHOWN_KEYS = 5
 UNREADABLE = ("content", "database")
 """Checks that must pass before the store's content can be read."""
-MEND = "Mend what failed above, then look again."
+CURE = "Fix what failed above, then check again."
 
 
 async def examine(app: App) -> list[Check]:
@@ -61,9 +61,9 @@ async def _examine_store(app: App) -> list[Check]:
         async with opened(app) as client:
             checks.append(judge("schema", "fits this version"))
             for name, look in _looks(app, client):
-                checks += await examined_soon(name, look, MEND)
+                checks += await examined_soon(name, look, CURE)
     except Exception as error:  # noqa: BLE001 - whatever keeps the store from being opened or closed is the finding
-        checks.append(broken("schema", error, "Give another --store, or mend this one."))
+        checks.append(broken("schema", error, "Give another --store, or fix this one."))
     return checks
 
 
@@ -93,9 +93,9 @@ async def _workers(client: Client) -> list[Check]:
     workers = await list_workers(client.stack.ledger)
     dead = [worker for worker in workers if worker.state == "dead"]
     held = sum(worker.leases for worker in dead)
-    detail = f"{len(workers) - len(dead)} alive, {len(dead)} gone"
+    detail = f"{len(workers) - len(dead)} alive, {len(dead)} dead"
     if held:
-        detail += f", and what is gone still holds {held} leases"
+        detail += f", and the dead ones still hold {held} leases"
     cure = "They are taken over as soon as a worker or `dalsegno resume` starts."
     return [judge("workers", detail, warn=held > 0, cure=cure)]
 
@@ -103,7 +103,7 @@ async def _workers(client: Client) -> list[Check]:
 async def _dead(app: App) -> Check:
     found = len(await DeadLetters(app.engine).all(SHOWN_DEAD))
     several = f"at least {found}" if found == SHOWN_DEAD else str(found)
-    detail = f"{several} do not go on by themselves" if found else "none"
+    detail = f"{several} do not continue by themselves" if found else "none"
     return judge("dead letters", detail, warn=found > 0, cure="dalsegno dead ls")
 
 

@@ -105,7 +105,7 @@ def signal_in(awaits: str | None) -> str:
     return awaits.removeprefix(SIGNAL) if awaits is not None and awaits.startswith(SIGNAL) else ""
 
 
-def busy_words(activity: Activity, *, paused: bool) -> list[str]:
+def activity_texts(activity: Activity, *, paused: bool) -> list[str]:
     """Describe what runs and what waits for a worker, without repetition."""
     words = []
     if activity.running:
@@ -198,7 +198,7 @@ class Progress:
         self._last: Snapshot | None = None
         self._quiet = Quiet(client)
 
-    async def glance(self) -> Snapshot:
+    async def poll(self) -> Snapshot:
         """Return the current moment, or the last one: while nothing is committed here, the store is read rarely."""
         if self._last is None or self._quiet.over():
             self._last = await self.look()

@@ -9,10 +9,10 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.live.graph_progress import Activity, Snapshot, busy_words
+from dalsegno.cli.live.graph_progress import Activity, Snapshot, activity_texts
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
-from dalsegno.cli.views.approvals import ways_on
+from dalsegno.cli.views.approvals import next_steps
 from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -20,7 +20,7 @@ from dalsegno.model.execution import ENDED, ExecutionView
 BAR = 16
 BRIEF = 0.001
 """Seconds; shorter runs show no duration."""
-LOUD = ("RUNNING", "QUEUED", "WAITING", "FAILED", "CANCELLED")
+ACTIVE_STATES = ("RUNNING", "QUEUED", "WAITING", "FAILED", "CANCELLED")
 """States that are shown first if there is no room for all nodes."""
 
 
@@ -71,14 +71,16 @@ class TreeView:
                 grid.add_row(
                     self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
                 )
-        return Group(head_line(snapshot.execution, snapshot.now, self.signs), grid, *self._ways_on(snapshot))
+        return Group(
+            head_line(snapshot.execution, snapshot.now, self.signs), grid, *self._next_steps(snapshot)
+        )
 
-    def _ways_on(self, snapshot: Snapshot) -> list[Text]:
+    def _next_steps(self, snapshot: Snapshot) -> list[Text]:
         execution = snapshot.execution
         if self.command is None or execution.state in ENDED:
             return []
-        ways = ways_on(snapshot.activities, self.command, execution.id)
-        return [Text.assemble((f"  {intro} ", "dim"), line, overflow="fold") for intro, line in ways]
+        steps = next_steps(snapshot.activities, self.command, execution.id)
+        return [Text.assemble((f"  {intro} ", "dim"), line, overflow="fold") for intro, line in steps]
 
     # -- parts ------------------------------------------------------------------------------------------------
 
@@ -114,7 +116,7 @@ class TreeView:
 
     def _activity(self, node: Node, activity: Activity, snapshot: Snapshot) -> Text:
         """Describe what the node's tokens do now, without repetition."""
-        parts = busy_words(activity, paused=snapshot.execution.state == "PAUSED")
+        parts = activity_texts(activity, paused=snapshot.execution.state == "PAUSED")
         if activity.sleeping:
             parts.append(self._sleeping(node, activity, snapshot))
         summary = snapshot.summaries[node.id]
@@ -182,9 +184,11 @@ class TreeView:
         return shown + ([self._left_out(left_out)] if left_out else [])
 
     def _kept(self, snapshot: Snapshot, room: int) -> set[str]:
-        loud = [row.node.id for row in self.rows if snapshot.summaries[row.node.id].state in LOUD]
-        quiet = [row.node.id for row in self.rows if snapshot.summaries[row.node.id].state not in LOUD]
-        return {*loud[:room], *quiet[: max(room - len(loud), 0)]}
+        active = [row.node.id for row in self.rows if snapshot.summaries[row.node.id].state in ACTIVE_STATES]
+        quiet = [
+            row.node.id for row in self.rows if snapshot.summaries[row.node.id].state not in ACTIVE_STATES
+        ]
+        return {*active[:room], *quiet[: max(room - len(active), 0)]}
 
     def _left_out(self, count: int) -> str:
         return f"{self.signs.through}{self.signs.ellipsis} {count:,} more"

@@ -22,7 +22,7 @@ from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import span, stderr
 from dalsegno.cli.target.target import WorkflowApi
-from dalsegno.cli.views.approvals import program_ways_on, ways_on
+from dalsegno.cli.views.approvals import next_program_steps, next_steps
 from dalsegno.cli.views.executions import by_hand, changed_tags
 from dalsegno.cli.views.source import SourceText, stored_source
 from dalsegno.graph.plan import Plan
@@ -35,28 +35,28 @@ FEW = 3
 Sentence = Callable[[Event, Mapping[str, Any]], str]
 
 
-def narrate(events: Iterable[Event]) -> list[str]:
-    told: list[str] = []
+def describe_events(events: Iterable[Event]) -> list[str]:
+    lines: list[str] = []
     for (kind, name), group in groupby(events, key=lambda event: (event.kind, event.node)):
         sentence = _SENTENCES.get(kind)
         if sentence is None:
             continue
         same = list(group)
         if len(same) > FEW and kind in _COUNTED:
-            told.append(f"{name} {_COUNTED[kind]} ({len(same):,} times)")
+            lines.append(f"{name} {_COUNTED[kind]} ({len(same):,} times)")
         else:
-            told += [_told(sentence, event) for event in same]
-        told += _then(event_data(same[-1]))
-    return told
+            lines += [_described(sentence, event) for event in same]
+        lines += _next_wait(event_data(same[-1]))
+    return lines
 
 
-def _told(sentence: Sentence, event: Event) -> str:
+def _described(sentence: Sentence, event: Event) -> str:
     data = event_data(event)
     hand = by_hand(data)
     return f"{sentence(event, data)}, {hand}" if hand else sentence(event, data)
 
 
-def _then(data: Mapping[str, Any]) -> list[str]:
+def _next_wait(data: Mapping[str, Any]) -> list[str]:
     """Describe where the program continued, if it did so in the same commit."""
     then = data.get("then")
     return (
@@ -92,12 +92,12 @@ def _retrying(event: Event, data: Mapping[str, Any]) -> str:
 
 
 def _timer(event: Event, _data: Mapping[str, Any]) -> str:
-    return f"signal {event.node} did not come in time" if event.node else "a timer fired"
+    return f"signal {event.node} did not arrive in time" if event.node else "a timer fired"
 
 
 def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
-    said = message_of(data)
-    return f"workflow {event.node} failed: {said}" if said else f"workflow {event.node} completed"
+    message = message_of(data)
+    return f"workflow {event.node} failed: {message}" if message else f"workflow {event.node} completed"
 
 
 def _tags(_event: Event, data: Mapping[str, Any]) -> str:
@@ -117,7 +117,7 @@ _SENTENCES: dict[str, Sentence] = {
     "TaskRetrying": _retrying,
     "TaskRequeued": lambda event, data: f"{event.node} is offered again",
     "TaskCancelled": lambda event, data: f"{event.node} was cancelled",
-    "TaskHandedOver": lambda event, data: f"{event.node} goes on as execution {data.get('execution', '')}",
+    "TaskHandedOver": lambda event, data: f"{event.node} continues as execution {data.get('execution', '')}",
     "TimerFired": _timer,
     "SignalReceived": lambda event, data: f"signal {event.node} received",
     "ChildStarted": lambda event, data: (
@@ -140,10 +140,10 @@ _COUNTED = {
 class Following(Protocol):
     client: WorkflowApi
     execution: str
-    narrates: bool
+    reports_events: bool
     """True if it reports events in plain lines while it runs."""
 
-    async def glance(self) -> None:
+    async def poll(self) -> None:
         """Read the execution at little cost."""
 
     async def look(self, *, complete: bool = False) -> None: ...
@@ -151,7 +151,7 @@ class Following(Protocol):
     def draw(self, console: Console) -> RenderableType:
         """Draw what was read last."""
 
-    def told(self) -> list[str]:
+    def new_lines(self) -> list[str]:
         """Return what happened since the last call."""
 
 
@@ -165,14 +165,14 @@ class GraphFollowing:
         self.execution = execution
         self.plan = plan
         self.command = command
-        self.narrates = any(node.type in WAITING_TYPES for node in plan.nodes.values())
-        self._told: set[str] = set()
+        self.reports_events = any(node.type in WAITING_TYPES for node in plan.nodes.values())
+        self._described: set[str] = set()
         self._progress = Progress(client, plan, execution)
         self._seen: Snapshot | None = None
         self._view: TreeView | None = None
 
-    async def glance(self) -> None:
-        self._seen = await self._progress.glance()
+    async def poll(self) -> None:
+        self._seen = await self._progress.poll()
 
     async def look(self, *, complete: bool = False) -> None:
         self._seen = await self._progress.look(complete=complete)
@@ -181,16 +181,18 @@ class GraphFollowing:
         self._view = self._view or TreeView(self.plan, console, self.command)
         return self._view.draw(self._seen) if self._seen is not None else ""
 
-    def told(self) -> list[str]:
-        ways = ways_on(self._seen.activities, self.command, self.execution) if self._seen is not None else []
-        lines = [f"{intro} {line}" for intro, line in ways]
-        news = [line for line in lines if line not in self._told]
-        self._told = set(lines)
-        return news
+    def new_lines(self) -> list[str]:
+        steps = (
+            next_steps(self._seen.activities, self.command, self.execution) if self._seen is not None else []
+        )
+        lines = [f"{intro} {line}" for intro, line in steps]
+        unseen = [line for line in lines if line not in self._described]
+        self._described = set(lines)
+        return unseen
 
 
 class ScriptFollowing:
-    narrates = True
+    reports_events = True
 
     def __init__(
         self, client: WorkflowApi, source: SourceText | None, view: ExecutionView, command: Command
@@ -202,10 +204,10 @@ class ScriptFollowing:
         self._progress = ScriptProgress(client, view.id, view.seq)
         self._seen: ScriptMoment | None = None
         self._view: ScriptView | None = None
-        self._told: set[str] = set()
+        self._described: set[str] = set()
 
-    async def glance(self) -> None:
-        self._seen = await self._progress.glance()
+    async def poll(self) -> None:
+        self._seen = await self._progress.poll()
 
     async def look(self, *, complete: bool = False) -> None:
         self._seen = await self._progress.look(complete=complete)
@@ -214,16 +216,16 @@ class ScriptFollowing:
         self._view = self._view or ScriptView(self.source, console, self.command)
         return self._view.draw(self._seen) if self._seen is not None else ""
 
-    def told(self) -> list[str]:
+    def new_lines(self) -> list[str]:
         pending = self._seen.pending if self._seen is not None else ()
-        signals = [each.name for each in pending if each.kind == "signal" and not each.came]
+        signals = [each.name for each in pending if each.kind == "signal" and not each.received]
         sending = [f"send it: {self.command.signal(self.execution, name)}" for name in signals]
         activities = self._seen.activities if self._seen is not None else {}
-        ways = program_ways_on(activities, self.command, self.execution)
-        sending += [f"{intro} {line}" for intro, line in ways]
-        news = [line for line in sending if line not in self._told]
-        self._told = set(sending)
-        return [*narrate(self._progress.take_news()), *news]
+        steps = next_program_steps(activities, self.command, self.execution)
+        sending += [f"{intro} {line}" for intro, line in steps]
+        unseen = [line for line in sending if line not in self._described]
+        self._described = set(sending)
+        return [*describe_events(self._progress.take_events()), *unseen]
 
 
 async def following(client: WorkflowApi, view: ExecutionView, command: Command) -> Following:
@@ -279,10 +281,10 @@ class PlainLines:
             verb = self._verb or ("started " if view.seq <= 1 else "resumed ")
             version = f" v{view.version}" if view.version else ""
             self.say(f"{verb} {view.id} ({view.workflow}{version})")
-            self.live = following.narrates
+            self.live = following.reports_events
 
     def show(self, following: Following) -> None:
-        for line in following.told():
+        for line in following.new_lines():
             self.say(f"  {line}")
 
     def end(self, view: ExecutionView) -> None:

@@ -69,7 +69,7 @@ class Pending:
     due: float | None = None
     execution: str = ""
     count: int = 1
-    came: bool = False
+    received: bool = False
     """True for a signal that has arrived and waits to be consumed by the program."""
 
 
@@ -115,7 +115,7 @@ class ScriptProgress:
         self._news: list[Event] = []
         self._last: ScriptMoment | None = None
 
-    async def glance(self) -> ScriptMoment:
+    async def poll(self) -> ScriptMoment:
         """Return the current moment, or the last one: while nothing is committed here, the store is read rarely."""
         if self._last is None or self._quiet.over():
             self._last = await self.look()
@@ -132,7 +132,7 @@ class ScriptProgress:
         pending = (*_pending(inspection.tokens, machine, self._limits), *await self._children())
         return self._moment(inspection.execution, inspection.tokens, machine, pending)
 
-    def take_news(self) -> list[Event]:
+    def take_events(self) -> list[Event]:
         """Return the new events since the last call."""
         news, self._news = self._news, []
         return news
@@ -207,10 +207,10 @@ def _pending(
     timers = [token for token in tokens if token.kind == "timer" and token.state == "parked"]
     limits = {token.node: token.due for token in timers if token.node}
     awaited = machine.wake.signals if machine is not None else ()
-    came = {signal.name for signal in machine.signals} if machine is not None else set[str]()
+    received = {signal.name for signal in machine.signals} if machine is not None else set[str]()
     signals = [
-        Pending("signal", name, came=True)
-        if name in came
+        Pending("signal", name, received=True)
+        if name in received
         else Pending("signal", name, _first(limits.get(name), around if name in awaited else ()))
         for name in dict.fromkeys((*awaited, *limits))
     ]
@@ -272,7 +272,7 @@ async def waited_signals(client: WorkflowApi, execution: str) -> list[str]:
     return list(machine.wake.signals) if machine is not None else []
 
 
-async def came_before(client: WorkflowApi, execution: str, id: str) -> int | None:
+async def earlier_event(client: WorkflowApi, execution: str, id: str) -> int | None:
     """Return the number of the event of a signal that was sent before with this id."""
     after = 0
     while page := await client.events(execution, after, PAGE):

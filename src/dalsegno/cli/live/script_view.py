@@ -8,12 +8,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dalsegno.cli.live.graph_progress import Activity, busy_words
-from dalsegno.cli.live.graph_view import BRIEF, LOUD, head_line
+from dalsegno.cli.live.graph_progress import Activity, activity_texts
+from dalsegno.cli.live.graph_view import ACTIVE_STATES, BRIEF, head_line
 from dalsegno.cli.live.script_progress import BLOCK, Pending, ScriptMoment
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, signs_for, span
-from dalsegno.cli.views.approvals import program_ways_on
+from dalsegno.cli.views.approvals import next_program_steps
 from dalsegno.cli.views.source import SourceText, excerpt
 from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.model.execution import ENDED
@@ -35,8 +35,8 @@ class ScriptView:
         lines = self._lines(moment)
         if lines:
             parts += [Text(), *lines, Text()]
-        signals = [each for each in moment.pending if each.kind == "signal" and not each.came]
-        asked = program_ways_on(moment.activities, self.command, moment.execution.id)
+        signals = [each for each in moment.pending if each.kind == "signal" and not each.received]
+        asked = next_program_steps(moment.activities, self.command, moment.execution.id)
         room = self.console.height - len(parts) - len(signals) - len(asked) - 2
         parts.append(self._rows(moment, max(room, FEWEST_ROWS)))
         parts += [self._how_to_signal(moment, each) for each in signals]
@@ -85,10 +85,10 @@ class ScriptView:
             if each.kind == "timer":
                 more = f" {self.signs.dot} {each.count - 1:,} more later" if each.count > 1 else ""
                 yield self._row(sign, "WAITING", "timer", f"fires in {left}{more}")
-            elif each.came:
-                yield self._row(sign, "WAITING", f"signal {each.name}", "has come, and is not taken yet")
+            elif each.received:
+                yield self._row(sign, "WAITING", f"signal {each.name}", "has arrived, and is not taken yet")
             elif each.kind == "signal":
-                doing = f"has not come {self.signs.dot} gives up in {left}" if left else "has not come"
+                doing = f"has not arrived {self.signs.dot} gives up in {left}" if left else "has not arrived"
                 yield self._row(sign, "WAITING", f"signal {each.name}", doing)
             elif each.kind == "child":
                 spin = self.signs.spin(moment.now)
@@ -98,7 +98,7 @@ class ScriptView:
 
     def _tasks(self, moment: ScriptMoment) -> Iterator[tuple[Text, Text, str]]:
         """Return rows of tasks: those that run or wait first, then those that failed, then those that are done."""
-        order = {state: place for place, state in enumerate(LOUD)}
+        order = {state: place for place, state in enumerate(ACTIVE_STATES)}
         for name in sorted(moment.tasks, key=lambda name: order.get(moment.tasks[name].state, len(order))):
             summary = moment.tasks[name]
             live = moment.execution.state not in ENDED
@@ -119,7 +119,7 @@ class ScriptView:
     def _doing(self, summary: NodeSummary, activity: Activity | None, moment: ScriptMoment) -> str:
         words = []
         if activity is not None:
-            words = busy_words(activity, paused=moment.execution.state == "PAUSED")
+            words = activity_texts(activity, paused=moment.execution.state == "PAUSED")
             if activity.running and activity.attempt > 1:
                 words[0] += f" (attempt {activity.attempt})"
             words += _sleeping(activity, moment.now)
@@ -158,5 +158,5 @@ def _sleeping(activity: Activity, now: float) -> list[str]:
 
 
 def _limit(pending: Pending) -> str:
-    names = {"grace": "ends, cleaned up or not,", BLOCK: "gives up by the timeout() around it"}
+    names = {"grace": "ends, cleaned up or not,", BLOCK: "gives up when the timeout() around it expires"}
     return names.get(pending.name, "its own timeout")

@@ -64,7 +64,7 @@ def read_address(text: str, offset: int = 0) -> Address:
     host, colon, port = text.strip().rpartition(":")
     if not port.isdecimal() or int(port) + offset > 65_535 or (colon and not host):
         raise Refusal(
-            f"{text!r} is no port for health and metrics",
+            f"{text!r} is not a port for health and metrics",
             "Write --health-port 8701, or --health-port 0.0.0.0:8701 to be reached from other machines.",
         )
     return Address(host.strip("[]") or HERE, int(port) + offset if int(port) else 0)
@@ -88,7 +88,7 @@ class Probed:
         self._stopping = stopping
         self._loop = asyncio.get_running_loop()
 
-    def tell_of(self, engine: Engine) -> None:
+    def report_on(self, engine: Engine) -> None:
         """Report this engine from now on."""
         from dalsegno.server.operations.request_metrics import Meter  # noqa: PLC0415 - only what is used is loaded
 
@@ -153,7 +153,7 @@ def health_port(
     thread.start()
     say("health and metrics: http://%s/live, /ready, /metrics", Address(address.host, server.server_port))
     try:
-        yield probed.tell_of
+        yield probed.report_on
     finally:
         server.shutdown()
         thread.join()

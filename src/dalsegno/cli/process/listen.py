@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import emit, span
-from dalsegno.cli.process.serve import egress_words, log_lines, say_what_is_known, warn_of_lacking_versions
-from dalsegno.cli.process.startup import NEVER_OPENED, Awaited, running_patiently
+from dalsegno.cli.process.serve import egress_text, log_lines, log_registered, warn_of_lacking_versions
+from dalsegno.cli.process.startup import NEVER_OPENED, Awaited, running_when_open
 from dalsegno.cli.run.session import Stopping, stop_signals
 from dalsegno.engine.process import tune_memory
 from dalsegno.server import ServerSettings as ServerServerSettings
@@ -35,7 +35,7 @@ from dalsegno.server.http.connections import http_protocol
 from dalsegno.server.http.guard import allowance
 from dalsegno.server.http.problems import problem_of
 from dalsegno.server.http.request import GuardedRequest
-from dalsegno.server.http.responses import HeadAsGet, dressed
+from dalsegno.server.http.responses import HeadAsGet, with_default_headers
 from dalsegno.server.http.route import PREFIX
 from dalsegno.server.settings import ServerSettings
 from dalsegno.version import __version__
@@ -59,7 +59,7 @@ class StartupApp:
         self._application: ASGIApp | None = None
         self._waiting = HeadAsGet(self._answer)
 
-    def hand_over_to(self, application: ASGIApp) -> None:
+    def forward_to(self, application: ASGIApp) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,7 +77,9 @@ class StartupApp:
         reply = self._reply(visit)
         if visit.has_body:
             reply.headers["Connection"] = "close"  # the rest of the body is not read
-        await reply(scope, receive, dressed(send, visit, allowance(visit, self._settings.origins)))
+        await reply(
+            scope, receive, with_default_headers(send, visit, allowance(visit, self._settings.origins))
+        )
 
     def _reply(self, visit: GuardedRequest) -> Response:
         if visit.path == LIVE and visit.is_safe:
@@ -135,7 +137,7 @@ def with_checks(settings: ServerServerSettings, given: Sequence[str]) -> ServerS
     for text in given:
         name, _, number = text.partition("=")
         if name not in CHECKS:
-            raise Refusal(f"--check {text}: there is no such bound", f"Bounds: {', '.join(CHECKS)}.")
+            raise Refusal(f"--check {text}: there is no such limit", f"Bounds: {', '.join(CHECKS)}.")
         kind, least = CHECKS[name]
         try:
             value = kind(number)
@@ -174,11 +176,11 @@ async def _serve(
 ) -> None:
     """Wait for the store, serve, and stop after the last reply."""
     block = partial(_open, plan, settings, front)
-    async with running_patiently(plan.app, block, stopping, front.awaited) as opened:
+    async with running_when_open(plan.app, block, stopping, front.awaited) as opened:
         if opened is None:
             say(NEVER_OPENED)
             return
-        _announce(plan, settings, opened.door)
+        _announce(plan, settings, opened.warning)
         if plan.roles.worker:
             await warn_of_lacking_versions(plan.app)
         plan.app.engine.when_lost(stopping.lose)
@@ -199,7 +201,7 @@ async def _end(server: QuietServer, serving: asyncio.Future[None]) -> None:
 @dataclass(frozen=True, slots=True)
 class Opened:
     application: FastAPI
-    door: str | None
+    warning: str | None
     """A warning to print if every local user has access."""
 
 
@@ -207,12 +209,12 @@ class Opened:
 async def _open(plan: Plan, settings: ServerServerSettings, front: StartupApp) -> AsyncIterator[Opened]:
     """Create the application on an open store. Inside the block its engine runs and requests reach it."""
     stack = plan.app.client.stack
-    door = await check_listening(stack.records, stack.clock, settings)
+    warning = await check_listening(stack.records, stack.clock, settings)
     application = create_application(plan.app, settings, plan.roles)
     async with application.router.lifespan_context(application):
         tune_memory()  # routes and grammars are permanent, too
-        front.hand_over_to(application)
-        yield Opened(application, door)
+        front.forward_to(application)
+        yield Opened(application, warning)
 
 
 async def _first_of(event: asyncio.Event, serving: asyncio.Future[None]) -> None:
@@ -264,16 +266,16 @@ _HOST_HINT = "Write --host 127.0.0.1 for this machine alone, or --host 0.0.0.0 f
 def _refused(host: str, port: int, error: OSError) -> Refusal:
     if error.errno == errno.EADDRINUSE:
         return Refusal(
-            f"port {port} of {host} is taken: another program listens there, perhaps another Dal Segno server",
+            f"port {port} of {host} is in use: another program listens there, perhaps another Dal Segno server",
             f"Choose another one with --port {port + 1}; --port 0 takes any that is free.",
         )
     if (
         error.errno == errno.EADDRNOTAVAIL or (error.errno or 0) < 0
     ):  # a name that does not resolve has an errno below 0
-        return Refusal(f"{host} is no address of this machine", _HOST_HINT)
+        return Refusal(f"{host} is not an address of this machine", _HOST_HINT)
     if error.errno in (errno.EACCES, errno.EPERM):
         return Refusal(
-            f"port {port} may not be used by this user", "Ports from 1024 on are free for everybody."
+            f"port {port} may not be used by this user", "Ports from 1024 on are free for every user."
         )
     return Refusal(f"cannot listen on {host} port {port}: {error.strerror or error}")
 
@@ -294,7 +296,7 @@ def _listening_at(settings: ServerServerSettings) -> str:
     return url_of(settings)
 
 
-def _announce(plan: Plan, settings: ServerServerSettings, door: str | None) -> None:
+def _announce(plan: Plan, settings: ServerServerSettings, warning: str | None) -> None:
     url = url_of(settings)
     runs = ["server"]
     runs += [f"worker of {', '.join(plan.app.settings.queues)}"] if plan.roles.worker else []
@@ -303,9 +305,9 @@ def _announce(plan: Plan, settings: ServerServerSettings, door: str | None) -> N
     say("reference of the API: %s/docs", url)
     say("store: %s", shown_url(plan.app.url))
     say("in this process: %s", ", ".join(runs))
-    say_what_is_known(plan.app)
-    say(egress_words(plan.app.egress))
-    say(door or "callers need a key: `dalsegno keys ls` lists them")
+    log_registered(plan.app)
+    say(egress_text(plan.app.egress))
+    say(warning or "callers need a key: `dalsegno keys ls` lists them")
     if plan.as_json:
         emit(
             {
@@ -313,6 +315,6 @@ def _announce(plan: Plan, settings: ServerServerSettings, door: str | None) -> N
                 "docs": f"{url}/docs",
                 "store": shown_url(plan.app.url),
                 "runs": runs,
-                "open": door is not None,
+                "open": warning is not None,
             }
         )

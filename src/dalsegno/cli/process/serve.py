@@ -14,7 +14,7 @@ from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.process.health_port import health_address, health_port
-from dalsegno.cli.process.startup import NEVER_OPENED, Awaited, running_patiently
+from dalsegno.cli.process.startup import NEVER_OPENED, Awaited, running_when_open
 from dalsegno.cli.run.session import stop_signals
 from dalsegno.cli.target.target import own_program, unused_store_of
 from dalsegno.engine.operations.unfinished_versions import lacking_versions, offered_by_others
@@ -119,17 +119,17 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
     tune_memory()
     say = logging.getLogger("dalsegno.cli").info
     address, awaited = health_address(health), Awaited()
-    with stop_signals() as stopping, health_port(address, stopping, awaited) as tell_of:
+    with stop_signals() as stopping, health_port(address, stopping, awaited) as report_on:
         block = partial(app.running, worker=False)
-        async with running_patiently(app, block, stopping, awaited) as begun:
+        async with running_when_open(app, block, stopping, awaited) as begun:
             if begun is None:
                 say(NEVER_OPENED)
                 return
             clock = app.engine.stack.clock
             began = clock.now()
             say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
-            say_which_store_is_not_used(app)
-            tell_of(app.engine)
+            log_unused_store(app)
+            report_on(app.engine)
             app.engine.when_lost(stopping.lose)
             await stopping.event.wait()
         stopping.raise_loss()
@@ -147,8 +147,8 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
     say = logging.getLogger("dalsegno.cli").info
     address, awaited = health_address(health), Awaited()
     # The port answers before the store is available, and while running steps finish.
-    with stop_signals() as stopping, health_port(address, stopping, awaited) as tell_of:
-        async with running_patiently(app, app.running, stopping, awaited) as begun:
+    with stop_signals() as stopping, health_port(address, stopping, awaited) as report_on:
+        async with running_when_open(app, app.running, stopping, awaited) as begun:
             if begun is None:
                 say(NEVER_OPENED)
                 return
@@ -157,11 +157,11 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
             worker = engine.worker
             name = worker.name if worker is not None else ""
             say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), shown_url(app.url))
-            say_what_is_known(app)
+            log_registered(app)
             await warn_of_lacking_versions(app)
             if app.egress is not None and app.egress.block_private:
-                say(egress_words(app.egress))
-            tell_of(engine)
+                say(egress_text(app.egress))
+            report_on(engine)
             engine.when_lost(stopping.lose)
             await stopping.event.wait()
             say("stopping: running steps may finish within %s", span(app.settings.grace))
@@ -172,10 +172,10 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
         emit({"worker": name, "steps": done, "seconds": round(clock.now() - began, 3)})
 
 
-def say_what_is_known(app: App) -> None:
+def log_registered(app: App) -> None:
     """Log the tasks and workflows of the program."""
     say = logging.getLogger("dalsegno.cli").info
-    say_which_store_is_not_used(app)
+    log_unused_store(app)
     if app.tasks.names():
         say("tasks: %s", ", ".join(app.tasks.names()))
     if app.workflows.names():
@@ -192,16 +192,16 @@ async def warn_of_lacking_versions(app: App) -> None:
     except StoreLost:
         return  # the process is ending because of it, and reports it once
     except OperatorError as error:
-        logger.warning("it cannot be looked up what executions in flight need: %s", error)
+        logger.warning("the needs of executions in flight cannot be determined: %s", error)
 
 
-def say_which_store_is_not_used(app: App) -> None:
+def log_unused_store(app: App) -> None:
     unused = unused_store_of(app)
     if unused is not None:
         logging.getLogger("dalsegno.cli").info("the program's own store %s is not used", shown_url(unused))
 
 
-def egress_words(policy: EgressPolicy | None) -> str:
+def egress_text(policy: EgressPolicy | None) -> str:
     if policy is None or not policy.block_private:
         return "HTTP nodes reach every address"
     allowed = [*map(str, policy.networks), *policy.host_patterns]

@@ -46,13 +46,13 @@ class Awaited:
 
 
 @asynccontextmanager
-async def running_patiently(
+async def running_when_open(
     app: App, block: Callable[[], AbstractAsyncContextManager[T]], stopping: Stopping, awaited: Awaited
 ) -> AsyncIterator[T | None]:
     """Enter ``block`` on an open, writable store and yield its value; None if the process was asked to stop before."""
     async with AsyncExitStack() as entered:
         entering = asyncio.ensure_future(
-            _begin_at_last(app, lambda: entered.enter_async_context(block()), awaited)
+            _begin_when_open(app, lambda: entered.enter_async_context(block()), awaited)
         )
         halt = asyncio.ensure_future(stopping.event.wait())
         try:
@@ -65,23 +65,23 @@ async def running_patiently(
         yield begun
 
 
-async def _begin_at_last(app: App, begin: Callable[[], Awaitable[T]], awaited: Awaited) -> T:
-    began, said_at, pause = time.monotonic(), None, FIRST_PAUSE
+async def _begin_when_open(app: App, begin: Callable[[], Awaitable[T]], awaited: Awaited) -> T:
+    began, logged_at, pause = time.monotonic(), None, FIRST_PAUSE
     while True:
         try:
             begun = await _begin(app, begin)
         except OperatorError as error:
-            if not (is_postgres(app.url) and _may_pass(error)):
+            if not (is_postgres(app.url) and _is_temporary(error)):
                 raise
             awaited.failed(error)
             now = time.monotonic()
-            if said_at is None or now - said_at >= REMINDER:
-                said_at = now
+            if logged_at is None or now - logged_at >= REMINDER:
+                logged_at = now
                 waited = f" for {span(now - began)}" if now - began >= 1 else ""
-                logger.warning("the store cannot be opened%s, and is tried again: %s", waited, error)
+                logger.warning("the store cannot be opened%s; trying again: %s", waited, error)
         else:
-            if said_at is not None:
-                logger.info("the store is there, after %s", span(time.monotonic() - began))
+            if logged_at is not None:
+                logger.info("the store is open, after %s", span(time.monotonic() - began))
             awaited.tried.set()
             return begun
         await asyncio.sleep(pause)
@@ -107,7 +107,7 @@ async def _close(app: App) -> None:
             await app.aclose()
 
 
-def _may_pass(error: OperatorError) -> bool:
+def _is_temporary(error: OperatorError) -> bool:
     """Return whether waiting may resolve the error.
 
     An unavailable server comes back, and a standby is promoted. Missing rights of the user have the same class, but

@@ -39,15 +39,15 @@ class Supervisor:
 
     async def run(self, stopping: Stopping) -> None:
         """Run until the process is asked to stop and every child has ended."""
-        keepers = [
+        supervisors = [
             asyncio.create_task(self._keep(number, command, stopping), name=f"process {number}")
             for number, command in enumerate(self._commands, 1)
         ]
-        passing_on = asyncio.create_task(self._pass_on(stopping))
+        forwarding = asyncio.create_task(self._forward_signals(stopping))
         try:
-            await asyncio.gather(*keepers)
+            await asyncio.gather(*supervisors)
         finally:
-            passing_on.cancel()
+            forwarding.cancel()
 
     async def _keep(self, number: int, command: Sequence[str], stopping: Stopping) -> None:
         pause = FIRST_PAUSE
@@ -83,7 +83,7 @@ class Supervisor:
             del self._running[number]
         return process.pid, code
 
-    async def _pass_on(self, stopping: Stopping) -> None:
+    async def _forward_signals(self, stopping: Stopping) -> None:
         await stopping.event.wait()
         say("stopping: %d worker processes finish what they run", len(self._running))
         for process in self._running.values():
@@ -125,22 +125,22 @@ class WorkerGroup:
         return [sys.executable, "-m", "dalsegno", "worker", *words, *(["--quiet"] if self.quiet else [])]
 
 
-async def supervise(family: WorkerGroup, url: str, *, as_json: bool) -> None:
+async def supervise(group: WorkerGroup, url: str, *, as_json: bool) -> None:
     """Run until SIGINT or SIGTERM, and until every child has finished or released its steps."""
     if url.startswith("memory:"):
         raise Refusal(
             "a memory: store belongs to one process", "Give a store that processes share with --store."
         )
-    log_lines(quiet=family.quiet)
+    log_lines(quiet=group.quiet)
     began = time.monotonic()
-    supervisor = Supervisor(family.commands())
+    supervisor = Supervisor(group.commands())
     with stop_signals() as stopping:
         await supervisor.run(stopping)
     seconds = time.monotonic() - began
-    say("all %d worker processes have ended, after %s", family.processes, span(seconds))
+    say("all %d worker processes have ended, after %s", group.processes, span(seconds))
     stopping.raise_loss()
     if as_json:
-        told = {"processes": family.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
+        told = {"processes": group.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
         emit(told)
 
 

@@ -187,7 +187,7 @@ def run_again(
     edits = read_payload(context, "context")
     if edits is not None and not isinstance(edits, dict):
         raise Refusal(
-            "the context is no JSON object", """Write it like --context '{"node": {"price": 3}}'."""
+            "the context is not a JSON object", """Write it like --context '{"node": {"price": 3}}'."""
         )
     where, seconds = where_to(store, server, app), read_seconds(timeout)
 
@@ -205,10 +205,10 @@ def run_again(
     if detach:
         asyncio.run(_detached(where, create, json=json))
         return 0
-    return go_on(where, create, json=json, quiet=quiet, seconds=seconds, fresh=True)
+    return follow_execution(where, create, json=json, quiet=quiet, seconds=seconds, fresh=True)
 
 
-def go_on(
+def follow_execution(
     where: Target, find: Find, *, json: bool, quiet: bool, seconds: float | None, fresh: bool = False
 ) -> int:
     """Follow an execution to its end: run it in this process, or watch it while a server runs it."""
@@ -237,12 +237,14 @@ async def ask_before_starting_over(client: WorkflowApi, view: ExecutionView) -> 
     ran = [_run_again(name, task.runs, task.failed) for name, task in tasks.items() if task.runs]
     if not ran:
         return
-    said = f"A retry starts '{view.workflow}' over, with new idempotency keys. It runs again: {_listed(ran)}."
+    question = (
+        f"A retry starts '{view.workflow}' over, with new idempotency keys. It runs again: {_listed(ran)}."
+    )
     if any(task.failed for task in tasks.values()):
-        said += " A task that failed may have had its effect."
+        question += " A task that failed may have had its effect."
     if not sys.stdin.isatty():
-        raise Refusal(said, "Add --yes if that is what you want.")
-    typer.confirm(f"{said}\nGo on?", abort=True, err=True)
+        raise Refusal(question, "Add --yes if that is what you want.")
+    typer.confirm(f"{question}\nGo on?", abort=True, err=True)
 
 
 def _run_again(name: str, times: int, failed: int) -> str:
@@ -284,8 +286,8 @@ async def _detached(where: Target, create: Find, *, json: bool) -> None:
 
 
 async def deploy_all(where: Target, documents: Sequence[Document], alias: str | None) -> list[Deployed]:
-    async with reached(where) as desk:
-        return await deploy_there(_archive(desk), documents, alias=alias)
+    async with reached(where) as api:
+        return await deploy_there(_archive(api), documents, alias=alias)
 
 
 def run_there(
@@ -307,15 +309,15 @@ def run_there(
         )
     document = read_document(target)
 
-    async def start(desk: WorkflowApi) -> str:
-        deployed = (await deploy_there(_archive(desk), [document]))[0]
-        return await desk.start(format_target(deployed.name, deployed.version), payload, options)
+    async def start(api: WorkflowApi) -> str:
+        deployed = (await deploy_there(_archive(api), [document]))[0]
+        return await api.start(format_target(deployed.name, deployed.version), payload, options)
 
     return run(watch_execution(where, start, seconds, quiet=quiet, as_json=json, fresh=True))
 
 
-def _archive(desk: WorkflowApi) -> ServerArchive:
-    archive = desk.stack.archive
+def _archive(api: WorkflowApi) -> ServerArchive:
+    archive = api.stack.archive
     if not isinstance(archive, ServerArchive):
-        raise InternalError("a store that is opened here was asked as if it were a server's")
+        raise InternalError("a store that is opened here was used as if it were a server's")
     return archive

@@ -73,7 +73,7 @@ def refuse_script(app: App, document: Document, given: str | None) -> None:
 
 def _refuse_unknown_module(app: App, stored: StoredProgram, given: str | None) -> None:
     if imported(stored.module) is None:
-        here = "" if given is None else f"{given} does not import it; {has_words(app)}. "
+        here = "" if given is None else f"{given} does not import it; {registered_text(app)}. "
         raise Refusal(
             f"the Python workflow '{stored.name}' is the function {stored.qualname} of module '{stored.module}', "
             "which is not imported here",
@@ -100,10 +100,10 @@ def _hint(app: App, given: str | None) -> str:
     """Return the hint. Without any registered task the findings say it themselves."""
     if given is None:
         return HINT if app.tasks.names() else ""
-    return f"Looked for in {given}: {has_words(app)}. Register the task there, or give another application."
+    return f"Looked for in {given}: {registered_text(app)}. Register the task there, or give another application."
 
 
-def has_words(app: App) -> str:
+def registered_text(app: App) -> str:
     """Describe what a given application has."""
     kinds = (("workflows", app.workflows.names()), ("tasks", app.tasks.names()))
     return "it has " + " and ".join(
@@ -113,13 +113,13 @@ def has_words(app: App) -> str:
 
 def _sentence(app: App, node: str, task: str, given: bool) -> str:
     known = app.tasks.names()
-    said = f"Node {quoted(node)} runs the task {quoted(task)}, which is not registered here"
+    problem = f"Node {quoted(node)} runs the task {quoted(task)}, which is not registered here"
     if not known:
-        return f"{said}: no task is." if given else f"{said}: no task is. {HINT}"
+        return f"{problem}: no task is." if given else f"{problem}: no task is. {HINT}"
     close = did_you_mean(task, known)
     if close:
-        return said + close
-    return f"{said}; registered: {listed(known, _LISTED)}"
+        return problem + close
+    return f"{problem}; registered: {listed(known, _LISTED)}"
 
 
 async def lacking_there(server: str, app: App) -> list[LackingVersion]:

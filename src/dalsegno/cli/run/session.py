@@ -15,7 +15,7 @@ from dalsegno.cli.live.screen import Following, GraphFollowing, Screen, choose_s
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.output import stderr
 from dalsegno.cli.target.target import serve_queues
-from dalsegno.cli.views.result import Result, explain_going_on, left_behind, print_result, read_result
+from dalsegno.cli.views.result import Result, explain_unfinished, print_result, read_result, still_running
 from dalsegno.engine.client import Client
 from dalsegno.engine.process import run
 from dalsegno.errors import OperatorError, StoreLost
@@ -23,10 +23,10 @@ from dalsegno.model.execution import ENDED
 
 GRACE = 5.0
 """Seconds that running steps have to finish after Ctrl-C; then they are released."""
-OFTEN = 0.15
+POLL_SECONDS = 0.15
 SHARE = 10
 """Reading and drawing take at most a tenth of the time, however large the execution is."""
-OUT_OF_REACH = 1.0
+UNREACHABLE_SECONDS = 1.0
 TIMED_OUT = 124
 
 Prepare = Callable[[Client], Awaitable[str]]
@@ -78,7 +78,7 @@ class Session:
         code = self._report(await read_result(client, execution), stopping)
         if ended and engine.worker is not None:
             await engine.worker.stop(engine.settings.grace)
-            explain_going_on(await left_behind(engine, execution), self.command)
+            explain_unfinished(await still_running(engine, execution), self.command)
         return code
 
     def _report(self, result: Result, stopping: Stopping) -> int:
@@ -123,11 +123,11 @@ async def _show(followed: Following, screen: Screen) -> float:
     """Draw one picture and return the seconds until the next."""
     began = time.perf_counter()
     try:
-        await followed.glance()
+        await followed.poll()
         screen.show(followed)
     except OperatorError:
-        return OUT_OF_REACH  # the engine reports that it waits for the store; the picture waits, too
-    return max(OFTEN, (time.perf_counter() - began) * SHARE)
+        return UNREACHABLE_SECONDS  # the engine reports that it waits for the store; the picture waits, too
+    return max(POLL_SECONDS, (time.perf_counter() - began) * SHARE)
 
 
 def explain_resuming(result: Result, command: Command, stopping: Stopping) -> None:
@@ -136,7 +136,7 @@ def explain_resuming(result: Result, command: Command, stopping: Stopping) -> No
     if not command.is_lasting:
         console.print(f"{why}; a memory: store ends with its process, so this execution is gone")
         return
-    console.print(f"{why}; nothing is lost. It goes on with:")
+    console.print(f"{why}; nothing is lost. Continue it with:")
     console.print("  " + command.line("resume", result.view.id), markup=False, soft_wrap=True)
 
 

@@ -20,7 +20,7 @@ from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.options import Place
 from dalsegno.cli.target.target import Target, opened, where_to
-from dalsegno.cli.views.credentials import say_made
+from dalsegno.cli.views.credentials import print_key_file
 from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
 from dalsegno.engine.secrets.credentials import SavedCredential
@@ -58,8 +58,8 @@ class Administration(Generic[B]):
 
         async def run() -> T:
             where = where_to(place.store, place.server, place.app)
-            async with self.opened(where, make_store=make_store) as book:
-                return await work(book)
+            async with self.opened(where, make_store=make_store) as administration:
+                return await work(administration)
 
         return asyncio.run(run())
 
@@ -99,7 +99,7 @@ class Keys(Protocol):
 
 class KeysHere:
     def __init__(self, app: App) -> None:
-        self._book = KeyRecords(app.client.stack.records, app.client.stack.clock)
+        self._records = KeyRecords(app.client.stack.records, app.client.stack.clock)
 
     async def aadd(
         self,
@@ -110,18 +110,18 @@ class KeysHere:
         queues: Sequence[str] | None,
         quotas: Mapping[str, int | None] | None,
     ) -> NewKey:
-        return await self._book.add(name, scopes, expires, "cli", queues, read_quotas(dict(quotas or {})))
+        return await self._records.add(name, scopes, expires, "cli", queues, read_quotas(dict(quotas or {})))
 
     async def aset(
         self, key: str, *, queues: Sequence[str] | None, quotas: Mapping[str, int | None] | None
     ) -> Key:
-        return await self._book.set((await self._book.find(key)).id, queues=queues, quotas=quotas)
+        return await self._records.set((await self._records.find(key)).id, queues=queues, quotas=quotas)
 
     async def alist(self, *, revoked: bool) -> list[Key]:
-        return [key for key in await self._book.all() if revoked or key.revoked_at is None]
+        return [key for key in await self._records.all() if revoked or key.revoked_at is None]
 
     async def arevoke(self, key: str) -> Key:
-        return await self._book.revoke((await self._book.find(key)).id)
+        return await self._records.revoke((await self._records.find(key)).id)
 
 
 KEYS: Administration[Keys] = Administration(KeysHere, lambda client: client.keys)
@@ -187,7 +187,7 @@ class CredentialsHere:
         self._vault.keys.may_make = True  # a command is run by one user on one machine
         new = NewCredential(name, type, fields, hosts, workflows, sent_as, description)
         stored = await self._vault.put(new)
-        say_made(self._vault)
+        print_key_file(self._vault)
         return SavedCredential(*stored)
 
     async def alist(self) -> list[CredentialInfo]:
@@ -231,7 +231,7 @@ class ProtectedNamesHere:
 
     async def aunprotect(self, name: str) -> None:
         if not await self._names.unprotect(name):
-            raise NotFound(f"no admin protects the name '{name}'")
+            raise NotFound(f"the name '{name}' is not protected by an admin")
 
 
 class Approving:
@@ -297,32 +297,32 @@ class AlertsHere:
     def __init__(self, app: App) -> None:
         self._clock = app.client.stack.clock
         self._egress = app.egress
-        self._book = AlertRecords(app.client.stack.records, app.engine.vault)
+        self._records = AlertRecords(app.client.stack.records, app.engine.vault)
 
     async def aput(
         self, id: str, *, url: str | None, mail: Sequence[str], workflow: str | None, every: float
     ) -> SavedAlert:
-        self._book.vault.keys.may_make = True  # a command is run by one user on one machine
+        self._records.vault.keys.may_make = True  # a command is run by one user on one machine
         new = Alert(id, workflow, tuple(mail), every, created_at=self._clock.now())
-        return await self._book.put(new, url)
+        return await self._records.put(new, url)
 
     async def arotate(self, id: str, *, overlap: float) -> str:
-        return await self._book.rotate(id, overlap, self._clock.now())
+        return await self._records.rotate(id, overlap, self._clock.now())
 
     async def alist(self) -> list[Alert]:
         found: list[Alert] = []
-        while page := await self._book.page(found[-1].id if found else "", PAGE):
+        while page := await self._records.page(found[-1].id if found else "", PAGE):
             found += page
         return found
 
     async def aremove(self, id: str) -> None:
-        await self._book.remove(id)
+        await self._records.remove(id)
 
     async def atest(self, id: str) -> None:
         """Send the test message from this process."""
-        alert = await self._book.get(id)
+        alert = await self._records.get(id)
         message = test_message(alert, DEFAULT_SERVER)
-        await send(self._book, alert, message, self._egress, self._clock.now())
+        await send(self._records, alert, message, self._egress, self._clock.now())
 
 
 ALERTS: Administration[Alerts] = Administration(AlertsHere, lambda client: client.alerts, makes_store=True)
@@ -356,33 +356,33 @@ class WebhooksHere:
     url = None
 
     def __init__(self, app: App) -> None:
-        self._book = WebhookRecords(app.client.stack.records, app.engine.vault)
+        self._records = WebhookRecords(app.client.stack.records, app.engine.vault)
         self._clock = app.client.stack.clock
         self._archive = app.client.stack.archive
 
     async def aput(self, id: str, workflow: str, **options: Unpack[WebhookOptions]) -> SavedWebhook:
-        self._book.vault.keys.may_make = True  # a command is run by one user on one machine
+        self._records.vault.keys.may_make = True  # a command is run by one user on one machine
         new = Webhook.new(id, workflow, options, self._clock.now())
-        made, is_new = await self._book.put(new, options.get("secret"))
+        made, is_new = await self._records.put(new, options.get("secret"))
         return SavedWebhook(made, is_new, await missing_workflow(self._archive, made))
 
     async def aget(self, id: str) -> Webhook:
-        return await self._book.get(id)
+        return await self._records.get(id)
 
     async def alist(self) -> list[Webhook]:
         found: list[Webhook] = []
-        while page := await self._book.page(found[-1].id if found else "", PAGE):
+        while page := await self._records.page(found[-1].id if found else "", PAGE):
             found += page
         return found
 
     async def aremove(self, id: str) -> None:
-        await self._book.remove(id)
+        await self._records.remove(id)
 
     async def webhook(self, id: str) -> Webhook:
-        return await self._book.get(id)
+        return await self._records.get(id)
 
     async def secret(self, webhook: Webhook) -> str:
-        return await self._book.secret(webhook)
+        return await self._records.secret(webhook)
 
 
 class SenderThere:
@@ -398,7 +398,7 @@ class SenderThere:
 
     async def secret(self, webhook: Webhook) -> str:
         raise Refusal(
-            f"a server gives out no secrets, and so not that of the webhook '{webhook.id}'",
+            f"a server returns no secrets, and so not that of the webhook '{webhook.id}'",
             "Give it with --env VARIABLE, or open the store itself with --store.",
         )
 

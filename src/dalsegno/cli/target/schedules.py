@@ -43,25 +43,25 @@ class Schedules(ScheduleOperations, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleApi:
-    book: Schedules
+    schedules: Schedules
     start_now: Callable[[str], Awaitable[str]]
     """Start a schedule's workflow outside its times and return the execution's id."""
 
 
 @asynccontextmanager
-async def almanac(where: Target, *, create: bool = False) -> AsyncIterator[ScheduleApi]:
+async def opened_schedules(where: Target, *, create: bool = False) -> AsyncIterator[ScheduleApi]:
     if where.server is not None:
-        async with remote_book(where) as there:
+        async with remote_schedules(where) as there:
             yield ScheduleApi(there, there.trigger)
         return
     async with opened(where.app, create=create) as client:
         await where.app.workflows.ensure_all(client)
-        book = ScheduleRecords(client.stack, client.committer, client.definitions)
+        schedules = ScheduleRecords(client.stack, client.committer, client.definitions)
 
         async def start_now(name: str) -> str:
-            return await client.start_ordered(await book.trigger(name))
+            return await client.start_ordered(await schedules.trigger(name))
 
-        yield ScheduleApi(book, start_now)
+        yield ScheduleApi(schedules, start_now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class RemoteScheduleStack:
 
 
 class RemoteSchedules(ServerSchedules):
-    def __init__(self, desk: RemoteWorkflowApi) -> None:
-        super().__init__(desk.transport)
-        self.stack = RemoteScheduleStack(desk.stack.clock, desk)
+    def __init__(self, api: RemoteWorkflowApi) -> None:
+        super().__init__(api.transport)
+        self.stack = RemoteScheduleStack(api.stack.clock, api)
 
 
 @asynccontextmanager
-async def remote_book(where: Target) -> AsyncIterator[RemoteSchedules]:
-    async with remote_workflow_api(where.server or "", where.app.registry) as desk:
-        yield RemoteSchedules(desk)
+async def remote_schedules(where: Target) -> AsyncIterator[RemoteSchedules]:
+    async with remote_workflow_api(where.server or "", where.app.registry) as api:
+        yield RemoteSchedules(api)

@@ -34,7 +34,7 @@ from dalsegno.model.limits import LimitView
 from dalsegno.model.machine import CancelReason, MachineView, Ranges, SignalView, Wake
 from dalsegno.model.token import TokenKind, TokenState, TokenView, WakeReason
 
-UNHELD = encode(Body())
+EMPTY_BODY = encode(Body())
 
 
 class ServerClock:
@@ -42,13 +42,13 @@ class ServerClock:
 
     def __init__(self, here: Callable[[], float]) -> None:
         self._here = here
-        self._ahead = 0.0
+        self._offset = 0.0
 
     def now(self) -> float:
-        return self._here() + self._ahead
+        return self._here() + self._offset
 
-    def put_right(self, there: float) -> None:
-        self._ahead = there - self._here()
+    def set_time(self, there: float) -> None:
+        self._offset = there - self._here()
 
 
 class AwaitingReply(Struct):
@@ -103,7 +103,7 @@ class TokenReply(Struct):
         """Return a body that holds only what the token waits for; the server sends nothing else."""
         told = self.awaiting
         if told is None:
-            return UNHELD
+            return EMPTY_BODY
         awaiting = Awaiting(told.awaits, seconds(told.since), maybe_seconds(told.due), told.question)
         if self.kind == "task":
             return encode_body(TaskBody(Raw(b"null"), awaiting=awaiting))
@@ -189,7 +189,7 @@ class RemoteLedger:
     async def _ask(self, execution: str) -> InspectionReply:
         path = f"executions/{quote(execution, safe='')}/inspection"
         reply = await self._transport.get(path, InspectionReply)
-        self._clock.put_right(seconds(reply.now))
+        self._clock.set_time(seconds(reply.now))
         self._last = reply
         return reply
 

@@ -43,7 +43,7 @@ def require_url(url: str) -> None:
     """Refuse a path given instead of a URL."""
     if url and not re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", url):
         raise BadConfiguration(
-            f"the store {shown_url(url)!r} is no URL; did you mean 'sqlite:///{shown_url(url)}'?"
+            f"the store {shown_url(url)!r} is not a URL; did you mean 'sqlite:///{shown_url(url)}'?"
         )
 
 
@@ -119,5 +119,5 @@ async def _listed_there(
 ) -> tuple[Sequence[ExecutionView], float]:
     from dalsegno.cli.target.target import reached, where_to  # noqa: PLC0415 - HTTP loads its client
 
-    async with reached(where_to(store, server)) as desk:
-        return await desk.executions(where, limit=limit), desk.stack.clock.now()
+    async with reached(where_to(store, server)) as api:
+        return await api.executions(where, limit=limit), api.stack.clock.now()

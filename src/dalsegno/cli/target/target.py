@@ -115,7 +115,7 @@ class WorkflowApi(Calls, Protocol):
 
 
 LAST = "last"
-BY_ORDER = frozenset(("child", "started", "task"))
+ORDERED_RELATIONS = frozenset(("child", "started", "task"))
 """Relations of executions that were started by another execution."""
 SEARCHED = 1000
 """Number of newest executions among which a shortened id is looked up."""
@@ -178,7 +178,7 @@ async def find_execution(client: WorkflowApi, named: str) -> str:
     recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)
     if named == LAST:
         # `last` is the newest execution that a user started, not one that a workflow started.
-        own = [view.id for view in recent if view.relation not in BY_ORDER]
+        own = [view.id for view in recent if view.relation not in ORDERED_RELATIONS]
         fitting = (own or [view.id for view in recent])[:1]
     else:
         fitting = [view.id for view in recent if view.id.startswith(named.lower())]
@@ -211,8 +211,8 @@ async def reached(where: Target, *, create: bool = False, own: bool = False) -> 
     if where.server is not None:
         from dalsegno.cli.target.server import remote_workflow_api  # noqa: PLC0415 - only who speaks HTTP pays for it
 
-        async with remote_workflow_api(where.server, where.app.registry) as desk:
-            yield desk
+        async with remote_workflow_api(where.server, where.app.registry) as api:
+            yield api
         return
     async with opened(where.app, create=create) as client:
         if own:

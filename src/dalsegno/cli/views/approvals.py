@@ -19,7 +19,7 @@ from dalsegno.cli.output import STYLES, iso, moment, reference_names, signs_for,
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.errors import Conflict
 
-HINT = "`dalsegno approvals` lists what waits to be decided."
+HINT = "`dalsegno approvals` lists the open decisions."
 
 
 class NotOpen(Conflict):
@@ -29,7 +29,7 @@ class NotOpen(Conflict):
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
+def with_own_hint() -> Iterator[None]:
     """Replace the hint of a conflict: requests that were decided or never made are looked up in the list."""
     try:
         yield
@@ -62,17 +62,17 @@ def print_approvals(approvals: Sequence[Approval], command: Command, now: float,
     """Print the approvals. One more than ``limit`` means that there are more."""
     console = stdout()
     if not approvals:
-        console.print("nothing waits to be decided", style="dim")
+        console.print("no decision is open", style="dim")
         return
     sign = (signs_for(console).states["WAITING"], STYLES["WAITING"])
     for approval in approvals[:limit]:
-        said = approval.message or f"node '{approval.node}' waits for a decision"
-        console.print(Text.assemble(sign, " ", (said, "bold")), soft_wrap=True)
+        message = approval.message or f"node '{approval.node}' waits for a decision"
+        console.print(Text.assemble(sign, " ", (message, "bold")), soft_wrap=True)
         console.print(Text(f"  {_about(approval, now)}", "dim"), soft_wrap=True)
         console.print(Text(f"  {deciding(approval, command)}"), soft_wrap=True)
     if len(approvals) > limit:
         console.print(f"the first {limit}; --limit shows more", style="dim")
-    console.print("`dalsegno reject` instead of `dalsegno approve` says no", style="dim", markup=False)
+    console.print("`dalsegno reject` instead of `dalsegno approve` rejects", style="dim", markup=False)
 
 
 def _about(approval: Approval, now: float) -> str:
@@ -95,7 +95,7 @@ def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
     """Return the execution and node of the only pending request, if no node was named. It may be a child's request."""
     places = list(dict.fromkeys((approval.execution, approval.node) for approval in found))
     if not places:
-        raise NotOpen(f"execution {execution} waits for no decision now")
+        raise NotOpen(f"execution {execution} is not waiting for a decision")
     if len({asking for asking, _ in places}) > 1:
         listed = ", ".join(f"'{node}' of {asking}" for asking, node in places)
         raise Refusal(f"execution {execution} waits for several decisions: at {listed}", HINT)
@@ -105,14 +105,16 @@ def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
     return places[0]
 
 
-def ways_on(activities: Mapping[str, Activity], command: Command, execution: str) -> list[tuple[str, str]]:
+def next_steps(activities: Mapping[str, Activity], command: Command, execution: str) -> list[tuple[str, str]]:
     """Return, for every node that waits for a decision or a signal, what it asks for and the command that gives it."""
     return [
-        _way(node, activity, command, execution) for node, activity in activities.items() if activity.signal
+        _next_step(node, activity, command, execution)
+        for node, activity in activities.items()
+        if activity.signal
     ]
 
 
-def program_ways_on(
+def next_program_steps(
     activities: Mapping[str, Activity], command: Command, execution: str
 ) -> list[tuple[str, str]]:
     """The same for the requests of a script or Python workflow."""
@@ -124,7 +126,7 @@ def program_ways_on(
     return [("decide it:", command.short("approve", execution))]
 
 
-def _way(node: str, activity: Activity, command: Command, execution: str) -> tuple[str, str]:
+def _next_step(node: str, activity: Activity, command: Command, execution: str) -> tuple[str, str]:
     if not activity.asks:
         return "send it:", command.signal(execution, activity.signal)
     if activity.sleeping > 1:  # items of a split: each is decided by its index

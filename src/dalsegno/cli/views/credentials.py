@@ -28,9 +28,9 @@ def workflows_for(given: Sequence[str] | None) -> Sequence[str]:
     """Return the workflows that may use a credential. Omitting them is refused."""
     if not given:
         raise Refusal(
-            "it is not said which workflows may use the credential",
+            "the workflows that may use the credential are missing",
             "Add --workflow NAME, a name or a pattern such as 'billing-*', several times; or --workflow '*' for every "
-            "workflow that somebody deploys, without an approval.",
+            "workflow that anyone deploys, without an approval.",
         )
     return given
 
@@ -44,8 +44,8 @@ def values_for(
     given = dict(_pairs(written, "--field"))
     if given:
         stderr().print(
-            "warning: values on the command line are seen by whoever lists the processes, and stay in the shell's "
-            "history; use --env, --stdin, or let yourself be asked",
+            "warning: values on the command line are visible to everyone who lists the processes, and stay in the "
+            "shell's history; use --env, --stdin, or the prompt",
             style="yellow",
             soft_wrap=True,
         )
@@ -84,7 +84,7 @@ def _from_stdin(missing: Sequence[str]) -> dict[str, str]:
         found = None
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         example = json.dumps(dict.fromkeys(missing or ("token",), "…"), ensure_ascii=False)
-        raise Refusal("stdin holds no JSON object of texts", f"Write it like {example}.")
+        raise Refusal("stdin contains no JSON object of texts", f"Write it like {example}.")
     return found
 
 
@@ -143,7 +143,7 @@ def listed_object(found: ListedDefinition) -> dict[str, Any]:
     }
 
 
-def say_unapproved(listing: DefinitionList, credential: str | None = None) -> None:
+def print_unapproved(listing: DefinitionList, credential: str | None = None) -> None:
     """Print the definitions that lack an approval. ``credential``: only those that this credential lists."""
     unapproved = [
         each
@@ -186,12 +186,12 @@ def print_protected(found: Sequence[ProtectedName]) -> None:
 
 
 def print_rotation(done: Rotation) -> None:
-    print(f"{len(done.rotated)} sealed anew, {done.current} were so already")
+    print(f"{len(done.rotated)} sealed anew, {done.current} were sealed with this key already")
     for name, reason in done.unreadable.items():
         stderr().print(f"'{name}' was left as it is: {reason}", style="red", markup=False, soft_wrap=True)
 
 
-def say_made(vault: Vault) -> None:
+def print_key_file(vault: Vault) -> None:
     """Say that a key file was created beside the store, because both must be kept together."""
     if vault.keys.made is not None:
         text = f"made the key file {vault.keys.made}; keep it: without it no credential can be read again"

@@ -69,7 +69,7 @@ def print_catalogue(entries: Sequence[Mapping[str, Any]]) -> None:
             Text(entry["type"]), Text.assemble(_first_line(entry), ("\n" + names if names else "", "dim"))
         )
     print_table(console, table)
-    console.print("\n`dalsegno nodes TYPE` tells more about one of them", style="dim", markup=False)
+    console.print("\n`dalsegno nodes TYPE` shows more about one of them", style="dim", markup=False)
 
 
 def print_type(entry: Mapping[str, Any]) -> None:

@@ -98,7 +98,7 @@ def print_letters(letters: Sequence[DeadLetter]) -> None:
     """Print each letter with its reason on a line below: reasons are long."""
     console = stdout()
     if not letters:
-        console.print("nothing is dead")
+        console.print("no dead letters")
         return
     for letter in letters:
         console.print(Text(letter.id, "bold"), soft_wrap=True)
@@ -238,7 +238,7 @@ def limit_object(view: LimitView) -> dict[str, Any]:
     }
 
 
-def told(view: LimitView) -> str:
+def limit_text(view: LimitView) -> str:
     """Return the limits that operators have set, in a few words."""
     rule = view.rule
     parts = [f"{rule.concurrency} at once"] if rule.concurrency is not None else []
@@ -256,7 +256,7 @@ def print_limits(views: Sequence[LimitView]) -> None:
     for title in ("limit", "in use", "waiting"):
         table.add_column(title, no_wrap=True)
     for view in views:
-        table.add_row(Text(view.key, "bold"), told(view), f"{view.in_use:,}", f"{view.waiting:,}")
+        table.add_row(Text(view.key, "bold"), limit_text(view), f"{view.in_use:,}", f"{view.waiting:,}")
     print_table(console, table)
 
 

@@ -31,7 +31,7 @@ from dalsegno.ports.archive import ExecutionFilter
 MOST_NAMED = 5
 
 
-async def left_behind(engine: Engine, execution: str) -> list[ExecutionView]:
+async def still_running(engine: Engine, execution: str) -> list[ExecutionView]:
     """Return what still runs. Call it when this process runs nothing any more."""
     await engine.outbox.drain()  # orders of its last step exist only after this
     return await unfinished(engine.client, execution)
@@ -47,7 +47,7 @@ async def unfinished(client: Client, execution: str) -> list[ExecutionView]:
     return found
 
 
-def explain_going_on(left: Sequence[ExecutionView], command: Command) -> None:
+def explain_unfinished(left: Sequence[ExecutionView], command: Command) -> None:
     if not left:
         return
     console = stderr()
@@ -57,11 +57,9 @@ def explain_going_on(left: Sequence[ExecutionView], command: Command) -> None:
         else f"{len(left)} executions that it started have"
     )
     if not command.is_lasting:
-        console.print(
-            f"{what} not ended; a memory: store ends with its process, so nothing goes on with that"
-        )
+        console.print(f"{what} not ended; a memory: store ends with its process, so nothing continues that")
         return
-    console.print(f"{what} not ended. A worker goes on with that, or:")
+    console.print(f"{what} not ended. A worker continues that, or:")
     for view in left[:MOST_NAMED]:
         console.print("  " + command.line("resume", view.id), markup=False, soft_wrap=True)
     if len(left) > MOST_NAMED:
@@ -150,7 +148,7 @@ def print_result(result: Result, command: Command, *, as_json: bool) -> None:
 
 
 def gone_hint(command: Command, execution: str) -> str:
-    return f"its process is gone; go on with `{command.line('resume', execution)}` or start a worker"
+    return f"its process has ended; continue with `{command.line('resume', execution)}` or start a worker"
 
 
 def _print_summary(result: Result, command: Command) -> None:
@@ -172,10 +170,10 @@ def _print_summary(result: Result, command: Command) -> None:
     if view.state == "COMPLETED":
         print_value(result.output)
     elif view.state in ENDED and command.is_lasting:
-        _print_way_on(result, command)
+        _print_next_step(result, command)
 
 
-def _print_way_on(result: Result, command: Command) -> None:
+def _print_next_step(result: Result, command: Command) -> None:
     console, view = stdout(), result.view
     if result.has_letter:
         print_letter(view, command)
@@ -190,7 +188,7 @@ def _print_way_on(result: Result, command: Command) -> None:
         return
     if result.error is not None and is_of_the_code(view.kind, result.error):
         console.print(
-            "[dim]A retry keeps this version and its input: mend what is wrong, then start it anew with"
+            "[dim]A retry keeps this version and its input: fix what is wrong, then start it anew with"
             " `dalsegno run …`.[/]",
             soft_wrap=True,
         )
@@ -202,7 +200,7 @@ def _print_way_on(result: Result, command: Command) -> None:
 def print_letter(view: ExecutionView, command: Command) -> None:
     line = command.line("dead retry", f"cleanup:{view.id}")
     stdout().print(
-        f"[dim]Its clean-up is unfinished. To go on with it:[/] {escape(line)}",
+        f"[dim]Its clean-up is unfinished. To continue it:[/] {escape(line)}",
         soft_wrap=True,
     )
 

@@ -49,11 +49,11 @@ _STATES = {
 class Taken(Conflict):
     """A conflict whose hint points to the list of schedules."""
 
-    hint = "Write --replace to change it; `dalsegno schedule show NAME` tells what it does."
+    hint = "Write --replace to change it; `dalsegno schedule show NAME` shows what it does."
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
+def with_own_hint() -> Iterator[None]:
     """Replace the hint of an error: what is missing or taken is a schedule here, not an execution."""
     try:
         yield
@@ -64,11 +64,13 @@ def in_our_words() -> Iterator[None]:
         raise Taken(str(error)) from None
 
 
-async def read_schedule(book: Schedules, name: str, times: int) -> tuple[ScheduleView, list[ExecutionView]]:
+async def read_schedule(
+    schedules: Schedules, name: str, times: int
+) -> tuple[ScheduleView, list[ExecutionView]]:
     """Return the schedule and its latest runs. The schedule counts its own starts; manual starts are counted here."""
-    view = await book.describe(name, times)
+    view = await schedules.describe(name, times)
     where = ExecutionFilter(parent=view.execution, relations=(RELATION,))
-    runs = await book.stack.archive.executions(where, limit=COUNTED)
+    runs = await schedules.stack.archive.executions(where, limit=COUNTED)
     return msgspec.structs.replace(view, started=max(view.started, len(runs))), runs[:RUNS]
 
 

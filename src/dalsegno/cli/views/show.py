@@ -20,7 +20,7 @@ from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.output import iso, print_table, reference_names, signs_for, stdout
 from dalsegno.cli.target.target import WorkflowApi
-from dalsegno.cli.views.approvals import ways_on
+from dalsegno.cli.views.approvals import next_steps
 from dalsegno.cli.views.executions import (
     brief,
     children_of,
@@ -84,7 +84,7 @@ class ExecutionDetails:
         }
 
 
-async def portray(client: WorkflowApi, view: ExecutionView, events: int) -> ExecutionDetails:
+async def read_details(client: WorkflowApi, view: ExecutionView, events: int) -> ExecutionDetails:
     plan: Plan | None = None
     missing: tuple[Finding, ...] = ()
     try:
@@ -97,27 +97,27 @@ async def portray(client: WorkflowApi, view: ExecutionView, events: int) -> Exec
     return ExecutionDetails(plan, snapshot, latest, await children_of(client, view.id), missing)
 
 
-def print_portrait(portrait: ExecutionDetails, command: Command) -> None:
+def print_details(details: ExecutionDetails, command: Command) -> None:
     console = stdout()
     console.height = 10_000  # show every node: this is not a live view
-    if portrait.plan is not None:
-        print_table(console, TreeView(portrait.plan, console).draw(portrait.snapshot))
+    if details.plan is not None:
+        print_table(console, TreeView(details.plan, console).draw(details.snapshot))
     else:
-        console.print(head_line(portrait.view, portrait.snapshot.now, signs_for(console)))
-        _print_missing(console, portrait.missing, command.app)
-    if portrait.view.state not in ENDED:
-        for intro, line in ways_on(portrait.snapshot.activities, command, portrait.view.id):
+        console.print(head_line(details.view, details.snapshot.now, signs_for(console)))
+        _print_missing(console, details.missing, command.app)
+    if details.view.state not in ENDED:
+        for intro, line in next_steps(details.snapshot.activities, command, details.view.id):
             console.print(Text.assemble((f"  {intro} ", "dim"), line), soft_wrap=True)
-    if any(activity.gone for activity in portrait.snapshot.activities.values()):
-        console.print(Text(gone_hint(command, portrait.view.id), "yellow"), soft_wrap=True)
-    print_facts(portrait.view, portrait.children)
-    print_events(portrait.view, portrait.events)
-    error = error_of(portrait.view)
+    if any(activity.gone for activity in details.snapshot.activities.values()):
+        console.print(Text(gone_hint(command, details.view.id), "yellow"), soft_wrap=True)
+    print_facts(details.view, details.children)
+    print_events(details.view, details.events)
+    error = error_of(details.view)
     if error is not None:
         print_error(error)
-    if portrait.view.output is not None:
+    if details.view.output is not None:
         console.print("\noutput", style="dim")
-        print_value(output_of(portrait.view))
+        print_value(output_of(details.view))
 
 
 def _print_missing(console: Console, findings: Sequence[Finding], given: str | None) -> None:
@@ -172,7 +172,7 @@ def _text(value: Any) -> str:
     try:
         return repr(value)
     except Exception as error:  # noqa: BLE001 - whatever it raises, it has no text
-        return f"<{type(value).__name__}, whose text cannot be had: {type(error).__name__}>"
+        return f"<{type(value).__name__}, whose text is not available: {type(error).__name__}>"
 
 
 WIDEST_LINE = 500
@@ -233,7 +233,7 @@ def _pending(pending: Pending) -> dict[str, Any]:
     }
 
 
-async def portray_script(client: WorkflowApi, view: ExecutionView, events: int) -> ScriptDetails:
+async def read_script_details(client: WorkflowApi, view: ExecutionView, events: int) -> ScriptDetails:
     moment = await ScriptProgress(client, view.id).look(complete=True)
     source = await stored_source(client, view)
     picture, missing = await look_inside(client, view.id, source)
@@ -248,28 +248,28 @@ async def portray_script(client: WorkflowApi, view: ExecutionView, events: int) 
     )
 
 
-def print_script_portrait(portrait: ScriptDetails, command: Command) -> None:
+def print_script_details(details: ScriptDetails, command: Command) -> None:
     console = stdout()
     console.height = 10_000  # show every task: this is not a live view
     if not console.is_terminal:
         console.width = WIDEST_LINE
-    moment, view = portrait.moment, portrait.view
-    print_table(console, ScriptView(portrait.source, console, command).draw(moment))
+    moment, view = details.moment, details.view
+    print_table(console, ScriptView(details.source, console, command).draw(moment))
     if any(activity.gone for activity in moment.activities.values()):
         console.print(Text(gone_hint(command, view.id), "yellow"), soft_wrap=True)
-    if portrait.picture is not None:
-        print_variables(console, portrait.picture.variables)
-    elif portrait.missing:
+    if details.picture is not None:
+        print_variables(console, details.picture.variables)
+    elif details.missing:
         given = f" ({command.app} does not import it)" if command.app is not None else ""
         console.print(
-            Text(f"\nits variables cannot be shown here: {portrait.missing}{given}", "yellow"), soft_wrap=True
+            Text(f"\nits variables cannot be shown here: {details.missing}{given}", "yellow"), soft_wrap=True
         )
-    print_facts(view, portrait.children)
-    print_events(view, portrait.events)
+    print_facts(view, details.children)
+    print_events(view, details.events)
     error = error_of(view)
     if error is not None:
-        print_error(error, portrait.source)
-    if portrait.has_letter:
+        print_error(error, details.source)
+    if details.has_letter:
         print_letter(view, command)
     if view.output is not None:
         console.print("\noutput", style="dim")

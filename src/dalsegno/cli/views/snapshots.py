@@ -107,7 +107,7 @@ def moment_of(text: str, now: float) -> float:
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidInput(f"{text!r} is no date; write 2027-03-31, 30d or now") from None
+        raise InvalidInput(f"{text!r} is not a date; write 2027-03-31, 30d or now") from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)).timestamp()
 
 

@@ -110,7 +110,7 @@ class ClientAlerts(CallGroup):
     async def _test(self, id: str) -> None:
         done = await self._transport.send("POST", f"{_path(id)}/test", _Tested)
         if not done.delivered:
-            raise NotDelivered(done.error or "the receiver did not take the message")
+            raise NotDelivered(done.error or "the receiver did not accept the message")
 
     async def _remove(self, id: str) -> None:
         await self._transport.send("DELETE", _path(id), Any)

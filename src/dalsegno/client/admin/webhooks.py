@@ -68,14 +68,14 @@ def _signature(given: str | Signature) -> dict[str, Any]:
     """Return the body's field. A style without details uses its own header names."""
     if isinstance(given, str):
         return {"style": given}
-    told = {
+    fields = {
         "style": given.style,
         "header": given.header or None,
         "prefix": given.prefix if given.header else None,
         "timestamp": given.timestamp or None,
         "tolerance": given.tolerance,
     }
-    return {name: each for name, each in told.items() if each is not None}
+    return {name: each for name, each in fields.items() if each is not None}
 
 
 def _path(id: str) -> str:

@@ -11,7 +11,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.steps.run_node import bounded_text, bounded_traceback, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
 from dalsegno.lang.python.exceptions import plain_attributes, recorded_arguments
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import NO_RETRY, Failure, RetryPolicy
 
@@ -41,7 +41,7 @@ def class_names(error: BaseException | None) -> tuple[str, ...]:
     if error is None:
         return ()
     return tuple(
-        f"{home_of(one.__module__)}.{one.__qualname__}"
+        f"{stored_name_of(one.__module__)}.{one.__qualname__}"
         for one in type(error).__mro__
         if issubclass(one, BaseException) and one is not BaseException
     )

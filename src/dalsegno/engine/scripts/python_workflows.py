@@ -8,7 +8,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.python import PythonProgram
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.model.definition import Definition, name_problems
 
 
@@ -29,7 +29,9 @@ class Workflows:
                 "give one of them another name"
             )
         self._programs[program.name] = program
-        made_here = self._functions.setdefault((home_of(function.__module__), function.__qualname__), {})
+        made_here = self._functions.setdefault(
+            (stored_name_of(function.__module__), function.__qualname__), {}
+        )
         made_here[program.name] = function
 
     def resolve(self, module: str, qualname: str, name: str) -> Any:

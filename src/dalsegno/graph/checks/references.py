@@ -46,10 +46,10 @@ def _not_before(draft: Draft, wanted: dict[str, list[DraftNode]]) -> Iterator[tu
         bits = {identifier: 1 << index for index, identifier in enumerate(chunk)}
         ancestors: dict[str, int] = {}
         for node in draft.order:
-            above = 0
+            ancestors_found = 0
             for edge in node.ins:
-                above |= ancestors[edge.src]
-            ancestors[node.id] = above | bits.get(node.id, 0)
+                ancestors_found |= ancestors[edge.src]
+            ancestors[node.id] = ancestors_found | bits.get(node.id, 0)
         for identifier in chunk:
             for node in wanted[identifier]:
                 if node.id == identifier or not ancestors[node.id] & bits[identifier]:

@@ -36,7 +36,7 @@ def _close(draft: Draft, node: DraftNode, scopes: dict[str | None, DraftEdge], r
     inner = next((scope for scope in scopes if scope is not None), None)
     if inner is None:
         node.scoped = False
-        message = f"The aggregator '{node.id}' stands outside any split; it needs a split before it."
+        message = f"The aggregator '{node.id}' is outside any split; it needs a split before it."
         report.error(node.pointer, "aggregator-outside-split", message)
         return
     if len(scopes) > 1:

@@ -108,7 +108,9 @@ def _read_error(node: DraftNode, report: Report) -> None:
         node.strategy = cast("ErrorStrategy", kind)
     else:
         hint = report.suggest(kind, _STRATEGIES) if isinstance(kind, str) else ""
-        message = f"{quoted(kind)} is no error strategy; use 'halt', 'ignore' or 'branch'{hint.rstrip('?')}."
+        message = (
+            f"{quoted(kind)} is not an error strategy; use 'halt', 'ignore' or 'branch'{hint.rstrip('?')}."
+        )
         report.error(where, "bad-error-strategy", message)
 
 
@@ -134,9 +136,7 @@ def _read_merge(node: DraftNode, report: Report) -> None:
         node.merge_timeout = deadline
         return
     if node.parameters.get("timeout") is not None:
-        message = (
-            "The timeout of a merge that waits for any has no effect: whoever arrives has won. Remove it."
-        )
+        message = "The timeout of a merge that waits for any has no effect: the first arrival completes it. Remove it."
         report.warn(f"{node.parameters_pointer}/timeout", "no-effect", message)
 
 
@@ -147,7 +147,9 @@ def _choice(node: DraftNode, name: str, allowed: tuple[str, ...], report: Report
     if isinstance(value, str) and value in allowed:
         return value
     listed = ", ".join(f"'{choice}'" for choice in allowed)
-    message = f"{quoted(value)} is no '{name}'; use one of {listed} (written out: it is needed before anything runs)."
+    message = (
+        f"{quoted(value)} is not a '{name}'; use one of {listed} (as plain text: it is needed before a run)."
+    )
     report.error(pointer_to(node.parameters_pointer, name), "bad-parameter", message)
     return allowed[0]
 

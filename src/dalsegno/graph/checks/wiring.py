@@ -12,7 +12,7 @@ _CONDITION_EDGES = ("true_edge_id", "false_edge_id")
 
 def connect(draft: Draft, report: Report) -> None:
     """Connect the valid edges. Invalid ones are reported and left out of all later stages."""
-    draft.edges = _sound(draft, report)
+    draft.edges = _valid(draft, report)
     for edge in draft.edges:
         source, target = draft.by_id[edge.src], draft.by_id[edge.dst]
         edge.position, edge.slot = len(source.outs), len(target.ins)
@@ -35,8 +35,8 @@ def connect(draft: Draft, report: Report) -> None:
             node.join = "all"
 
 
-def _sound(draft: Draft, report: Report) -> list[DraftEdge]:
-    sound: list[DraftEdge] = []
+def _valid(draft: Draft, report: Report) -> list[DraftEdge]:
+    valid: list[DraftEdge] = []
     taken: dict[str, DraftEdge] = {}
     for edge in draft.edges:
         known = _check_end(draft, edge.src, edge.src_pointer, edge, report)
@@ -50,10 +50,10 @@ def _sound(draft: Draft, report: Report) -> list[DraftEdge]:
             report.error(f"{edge.pointer}/id" if edge.listed else edge.pointer, "duplicate-id", message)
         elif known:
             taken[edge.id] = edge
-            sound.append(edge)
+            valid.append(edge)
             continue
         draft.orphaned.add(edge.dst)
-    return sound
+    return valid
 
 
 def _check_end(draft: Draft, node: str, pointer: str, edge: DraftEdge, report: Report) -> bool:
@@ -94,7 +94,7 @@ def _resolve(
         return None
     if named not in own and node.attached:
         listed = ", ".join(f"'{candidate}'" for candidate in list(own)[:5]) or "none"
-        message = f"{quoted(named)} is no edge that leaves node '{node.id}'; those that do: {listed}."
+        message = f"{quoted(named)} is not an edge that leaves node '{node.id}'; those that do: {listed}."
         report.error(pointer, "foreign-edge", message)
     return own.get(named)
 

@@ -32,7 +32,7 @@ class Refused(Exception):
         self.findings: tuple[Finding, ...] = (Finding(pointer, rule, message),)
 
     @classmethod
-    def because(cls, findings: Sequence[Finding]) -> Refused:
+    def of_findings(cls, findings: Sequence[Finding]) -> Refused:
         refusal = cls(findings[0].rule, findings[0].message, findings[0].pointer)
         refusal.findings = tuple(findings)
         return refusal
@@ -57,7 +57,7 @@ def read_json(text: str) -> Any:
 
     data = _load(text, collect)
     if repeated:
-        raise Refused.because(_locate(data, repeated))
+        raise Refused.of_findings(_locate(data, repeated))
     return data
 
 
@@ -196,9 +196,11 @@ def _detached(source: Mapping[str, Any], limits: DocumentLimits) -> Any:
 def _require_plain(data: Any, limits: DocumentLimits) -> None:
     if _is_plain(data, limits.max_depth):
         return
-    findings = [Finding(_trail(trail), rule, message) for trail, rule, message in _impurities(data, limits)]
+    findings = [
+        Finding(_pointer_of(trail), rule, message) for trail, rule, message in _impurities(data, limits)
+    ]
     if findings:
-        raise Refused.because(findings)
+        raise Refused.of_findings(findings)
 
 
 def _is_plain(data: Any, max_depth: int) -> bool:
@@ -239,7 +241,7 @@ def _ascii_keys(value: dict[Any, Any]) -> bool:
 _Trail = tuple[Any, ...]
 
 
-def _trail(trail: _Trail) -> str:
+def _pointer_of(trail: _Trail) -> str:
     steps: list[str | int] = []
     while trail:
         trail, step = trail
@@ -256,7 +258,11 @@ def _impurities(data: Any, limits: DocumentLimits) -> Iterator[tuple[_Trail, str
         for trail, value in level:
             if isinstance(value, str):
                 if not (value.isascii() or is_unicode(value)):
-                    yield trail, "encoding", "The text holds half of a surrogate pair, which is no character."
+                    yield (
+                        trail,
+                        "encoding",
+                        "The text holds half of a surrogate pair, which is not a character.",
+                    )
             elif isinstance(value, Mapping):
                 yield from _bad_keys(trail, value)
                 below.extend([((trail, key), child) for key, child in value.items()])
@@ -284,7 +290,7 @@ def _bad_keys(trail: _Trail, value: Mapping[Any, Any]) -> Iterator[tuple[_Trail,
         if not isinstance(key, str):
             yield trail, "not-json", f"The key {key!r} is not text; write it in quotes."
         elif not (key.isascii() or is_unicode(key)):
-            yield trail, "encoding", "A key holds half of a surrogate pair, which is no character."
+            yield trail, "encoding", "A key holds half of a surrogate pair, which is not a character."
 
 
 def _bad_number(trail: _Trail, value: Any) -> Iterator[tuple[_Trail, str, str]]:

@@ -61,7 +61,7 @@ def _holder(data: Mapping[str, Any], report: Report) -> tuple[Mapping[str, Any],
         return {}, "/dag"
     if data.get("nodes"):
         report.error(
-            "/nodes", "mixed-spelling", "Nodes stand both here and in 'dag'; keep one of the two lists."
+            "/nodes", "mixed-spelling", "Nodes are listed both here and in 'dag'; keep one of the two lists."
         )
     return dag, "/dag"
 

@@ -95,7 +95,7 @@ class Examination:
             named = shown(self.root["$schema"])
             yield (
                 Path(None, "$schema"),
-                f"{named} is no dialect that is known here; use draft 2020-12, or leave it out.",
+                f"{named} is not a known dialect; use draft 2020-12, or leave it out.",
             )
         while self._open:
             place, value = self._open.pop()
@@ -137,7 +137,7 @@ class Examination:
             if isinstance(value, str) and not is_anchor:
                 yield (
                     Path(place, name),
-                    f"'{name}' may stand only at the root of a schema; leave it out here.",
+                    f"'{name}' is allowed only at the root of a schema; leave it out here.",
                 )
 
     def _reference(self, here: Path, value: Any) -> Iterator[Problem]:
@@ -156,7 +156,7 @@ class Examination:
             yield here, f"{quoted(value)} is not in the schema; define it under '$defs'."
             return
         if not is_schema(target):
-            yield here, f"{quoted(value)} is {shown(target)}, which is no schema."
+            yield here, f"{quoted(value)} is {shown(target)}, which is not a schema."
         elif target is not self.root:
             self._open.append((place or here, target))
 
@@ -191,7 +191,7 @@ class Examination:
         try:
             find_pattern(pattern, self._meter.work if self._meter is not None else None)
         except (BadPattern, UnicodeEncodeError) as error:
-            yield place, f"{quoted(pattern)} is no regular expression that RE2 accepts: {error}."
+            yield place, f"{quoted(pattern)} is not a regular expression that RE2 accepts: {error}."
 
     def _unknown(self, here: Path, value: Any) -> Iterator[Problem]:
         """Check the value of an unknown keyword. It is not a schema, but its references must not leave the document."""

@@ -155,12 +155,12 @@ class FunctionAssembler:
             self.variable_count,
             tuple(sorted(self.boxed)),
             tuple(sorted(self.boxed - self.prepared)),
-            (*self._lifelong(), *self.scopes),
+            (*self._unscoped(), *self.scopes),
             tuple(self.shelters),
             tuple(self.captured),
         )
 
-    def _lifelong(self) -> Iterator[Scope]:
+    def _unscoped(self) -> Iterator[Scope]:
         """Yield scopes of parameters and other variables outside of scopes: they live as long as the function runs."""
         names = {variable.slot: name for name, variable in self.visible[0].items()} | self.parameter_names
         scoped = {

@@ -153,7 +153,7 @@ class ChainCompiler(ABC):
             self.here.emit(Op.BUILTIN, self.pool.add(full), at=offset)
             return 0
         if full in NAMESPACES:
-            raise self.problem(f"'{name}' is no value: write {full}.something(…)", offset)
+            raise self.problem(f"'{name}' is not a value: write {full}.something(…)", offset)
         if name.startswith("$"):
             raise self.problem(f"unknown root '{name}'{self.suggestion(name[1:], '$')}", offset)
         raise self.problem(f"Undefined variable '{name}'{self.suggestion(name)}", offset)

@@ -150,5 +150,5 @@ def compile(source: str, name: str | None = None, parsed: Parsed | None = None) 
     except RecursionError:
         raise FlowSyntaxError(f"nested deeper than {MAX_NESTING} levels") from None
     except UnicodeEncodeError as problem:
-        raise FlowSyntaxError.at("half a surrogate pair is no character", source, problem.start) from None
+        raise FlowSyntaxError.at("half a surrogate pair is not a character", source, problem.start) from None
     return FlowProgram(tree.name or "script", front_matter, unit, fingerprint)

@@ -19,13 +19,13 @@ from dalsegno.lang.python import api
 from dalsegno.lang.python.compile import unsupported
 from dalsegno.lang.python.durable_calls import Durable
 from dalsegno.lang.python.environment import Surroundings
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.python.reachable_names import DATA_TYPES, Reach, is_forbidden
 from dalsegno.lang.python.values.annotations import classes_in
 from dalsegno.lang.python.values.decisions import Decision
 
 _VERBS: dict[str, Any] = {
-    f"{home_of(verb.__module__)}.{verb.__qualname__}": verb
+    f"{stored_name_of(verb.__module__)}.{verb.__qualname__}": verb
     for verb in (
         *unsupported.ITERTOOLS_CLASSES.values(),
         api.first,
@@ -40,13 +40,15 @@ _VERBS: dict[str, Any] = {
     )
 }
 """Verbs and iterators that every workflow can name."""
-_VERBS.update({f"{home_of(each.__module__)}.{each.__qualname__}": each for each in (api.approval, Decision)})
+_VERBS.update(
+    {f"{stored_name_of(each.__module__)}.{each.__qualname__}": each for each in (api.approval, Decision)}
+)
 
 
 def dotted_name(thing: Any) -> str | None:
     """Return ``module.Qualified.name`` of a class, function or durable callable."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
-    return f"{home_of(module)}.{name}" if isinstance(module, str) and isinstance(name, str) else None
+    return f"{stored_name_of(module)}.{name}" if isinstance(module, str) and isinstance(name, str) else None
 
 
 class Naming:

@@ -269,7 +269,9 @@ def _refuse(verb: str, number: int | str, value: Any) -> NoReturn:
     if hasattr(value, "cr_code") and close is not None:
         close()
         raise TypeError(f"{place}: {not_a_task(value.__name__)}")
-    raise TypeError(f"{place} is no promise of a task, workflow, timer or signal, but {type(value).__name__}")
+    raise TypeError(
+        f"{place} is not a promise of a task, workflow, timer or signal, but {type(value).__name__}"
+    )
 
 
 def start(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> str:

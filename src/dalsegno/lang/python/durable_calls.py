@@ -180,7 +180,7 @@ class DurableRemoteTask(DurableTask[P, R]):
         docs: str = "",
         raises: tuple[type[BaseException], ...] = (),
     ) -> None:
-        super().__init__(cast("Callable[P, R]", _function_elsewhere(name, queue, docs)), name, raises=raises)
+        super().__init__(cast("Callable[P, R]", _remote_function(name, queue, docs)), name, raises=raises)
         self.returns = returns
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
@@ -198,19 +198,19 @@ class DurableRemoteTask(DurableTask[P, R]):
         return from_plain(value, self.returns, f"the result of remote task '{self.name}'")
 
 
-def _function_elsewhere(name: str, queue: str, docs: str) -> Callable[..., Any]:
+def _remote_function(name: str, queue: str, docs: str) -> Callable[..., Any]:
     """Return the placeholder function of a remote task."""
 
-    def stand_in(*_: Any, **__: Any) -> Any:
+    def unavailable(*_: Any, **__: Any) -> Any:
         raise OutsideWorkflow(
             f"remote task '{name}' runs in a program that claims the queue '{queue}'; only a workflow can call it. "
             f"Start it alone with app.start({name}, …); in a test of a workflow, give it an answer with "
             f"workflows.mock({name}, returns=…)"
         )
 
-    stand_in.__name__ = stand_in.__qualname__ = name
-    stand_in.__doc__ = docs or None
-    return stand_in
+    unavailable.__name__ = unavailable.__qualname__ = name
+    unavailable.__doc__ = docs or None
+    return unavailable
 
 
 def _closure_names(function: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import api
 from dalsegno.lang.python.compile import unsupported
 from dalsegno.lang.python.compile.unsupported import ASYNCIO_NAMES, asyncio_alias
-from dalsegno.lang.python.module_names import home_of, imported
+from dalsegno.lang.python.module_names import imported, stored_name_of
 from dalsegno.lang.python.values.annotations import hints_of
 
 SPECIALS: Mapping[str, CellType] = {
@@ -48,7 +48,7 @@ class Surroundings:
     def of(cls, function: FunctionType) -> Surroundings:
         names = function.__code__.co_freevars
         cells = dict(zip(names, function.__closure__ or (), strict=True))
-        return cls(home_of(function.__module__), function.__globals__, cells, function)
+        return cls(stored_name_of(function.__module__), function.__globals__, cells, function)
 
     @classmethod
     def of_module(cls, name: str) -> Surroundings:

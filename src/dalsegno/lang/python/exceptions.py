@@ -57,20 +57,20 @@ def recorded(value: Any, exception: Recorder, depth: int = 0) -> Any:
     return to_plain(value, "args")
 
 
-def brought_back(value: Any, exception: Reviver) -> Any:
+def restored(value: Any, exception: Reviver) -> Any:
     """Restore the value that `recorded` was given. Values that it did not encode are returned as they are."""
     if isinstance(value, list | tuple):
-        return [brought_back(item, exception) for item in value]
+        return [restored(item, exception) for item in value]
     if not isinstance(value, dict):
         return value
     match value.get(TAG):
         case ["bytes", str(text)] if len(value) == 1:
             return _decoded(text)
         case [str(name), [*items]] if len(value) == 1 and name in _BY_NAME:
-            return _BY_NAME[name](brought_back(items, exception))
+            return _BY_NAME[name](restored(items, exception))
         case ["exception", record] if len(value) == 1:
             return exception(record)
-    return {name: brought_back(item, exception) for name, item in value.items()}
+    return {name: restored(item, exception) for name, item in value.items()}
 
 
 def _decoded(text: str) -> bytes | str:
@@ -123,10 +123,10 @@ def error_value(error: BaseException, data: Any = None) -> ErrorValue:
 def _forgotten_await(error: BaseException) -> str:
     """Return a hint at a missing ``await``: Python's message says only that a promise has the wrong type."""
     if isinstance(error, AttributeError):
-        unfit = isinstance(error.obj, Promise | Group)
+        is_promise_misuse = isinstance(error.obj, Promise | Group)
     else:
-        unfit = isinstance(error, TypeError) and _OF_PROMISE.search(text_of(error)) is not None
-    return _FORGOTTEN if unfit else ""
+        is_promise_misuse = isinstance(error, TypeError) and _OF_PROMISE.search(text_of(error)) is not None
+    return _FORGOTTEN if is_promise_misuse else ""
 
 
 def recorded_arguments(error: BaseException) -> tuple[Any, ...]:
@@ -190,7 +190,7 @@ def _rebuilt(kind: type[BaseException], error: ErrorValue, naming: Naming) -> Ba
     known by name.
     """
     if error.args:
-        return build(kind, tuple(brought_back(error.args, lambda record: _revived_member(record, naming))))
+        return build(kind, tuple(restored(error.args, lambda record: _revived_member(record, naming))))
     if error.message in ("", kind.__name__):
         return build(kind, ())
     found = build(kind, (error.message,))

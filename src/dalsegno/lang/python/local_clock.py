@@ -25,7 +25,7 @@ from dalsegno.lang.python.compile.scopes import names_of_function
 from dalsegno.lang.python.compile.source import Source, parse_function, source_of
 from dalsegno.lang.python.environment import Surroundings
 from dalsegno.lang.python.errors import UnsupportedPython
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 
 _READS = frozenset(("now", "utcnow", "today"))
 """Methods of ``datetime`` and its subclasses that read the clock."""
@@ -79,7 +79,7 @@ class _CalledFunctions:
 
     def find(self, value: Any) -> _ClockReads | None:
         """Return the analysis; None if the value is not a function of the module, or has no source."""
-        if not isinstance(value, FunctionType) or home_of(value.__module__) != self._module:
+        if not isinstance(value, FunctionType) or stored_name_of(value.__module__) != self._module:
             return None
         if value not in self._known:
             self._known[value] = None  # a recursive function is not read again

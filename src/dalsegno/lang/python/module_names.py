@@ -28,19 +28,19 @@ A module may move, a stored name may not.
 """
 
 
-def home_of(module: str) -> str:
+def stored_name_of(module: str) -> str:
     """Return the name under which a module is stored."""
     if module == MAIN:
         return _name_of_main()
     return STORED_NAMES.get(module, module)
 
 
-def imported(home: str) -> ModuleType | None:
+def imported(stored_name: str) -> ModuleType | None:
     """Return the module in this process, whatever its name here; nothing is imported."""
-    found = sys.modules.get(home)
-    if found is None and home == _name_of_main():
+    found = sys.modules.get(stored_name)
+    if found is None and stored_name == _name_of_main():
         return sys.modules.get(MAIN)
-    return found if home != MAIN or _name_of_main() == MAIN else None
+    return found if stored_name != MAIN or _name_of_main() == MAIN else None
 
 
 @cache

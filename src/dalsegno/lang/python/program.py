@@ -140,7 +140,7 @@ class PythonProgram:
             self._durables[kind, name] = self.naming.durable(kind, name)
         return self._durables[kind, name]
 
-    def meet(self, durable: Durable[Any, Any]) -> None:
+    def add_durable(self, durable: Durable[Any, Any]) -> None:
         """Remember a callable that the program has called, whatever its origin."""
         self._durables[durable.kind, durable.name] = durable
 
@@ -204,7 +204,7 @@ def content_of(stored: StoredProgram) -> bytes:
 
 def _decode(data: bytes) -> StoredProgram:
     if not data.startswith(_MAGIC):
-        raise SnapshotError("this is no stored Python workflow")
+        raise SnapshotError("this is not a stored Python workflow")
     try:
         inflater = zlib.decompressobj()
         text = inflater.decompress(data[len(_MAGIC) :], _MOST_BYTES)

@@ -34,7 +34,7 @@ from typing import Any
 
 from dalsegno.lang.python.compile.scopes import attribute_names, outside_names
 from dalsegno.lang.python.environment import Surroundings
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.python.values.annotations import is_model, is_named_tuple
 
 FORBIDDEN_BUILTINS = frozenset(
@@ -213,7 +213,7 @@ class Reach:
         if is_forbidden(thing):
             return False
         module = getattr(thing, "__module__", None)
-        if isinstance(module, str) and home_of(module) == self._surroundings.module:
+        if isinstance(module, str) and stored_name_of(module) == self._surroundings.module:
             return True
         if is_data_class(thing) or DATA_TYPES.get(_full_name(thing)) is thing:
             return True
@@ -253,7 +253,7 @@ class Reach:
             spaces = [self._surroundings.bound()]
             spaces.extend(vars(module) for name in read if (module := sys.modules.get(str(name))) is not None)
             self._instance_classes = {
-                f"{home_of(kind.__module__)}.{kind.__qualname__}": kind
+                f"{stored_name_of(kind.__module__)}.{kind.__qualname__}": kind
                 for space in spaces
                 for kind in _classes_in(space)
             }

@@ -127,4 +127,4 @@ def text_of(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as failure:  # noqa: BLE001 - user code
-        return f"<its text cannot be had: {type(failure).__name__}>"
+        return f"<its text is not available: {type(failure).__name__}>"

@@ -66,7 +66,7 @@ class Interpreter:
         try:
             while True:
                 if fuel <= 0:
-                    fuel = self.refuel()
+                    fuel = self.grant_fuel()
                 fuel -= 1
                 handle, a, b = steps[frame.position]
                 frame.position += 1
@@ -80,7 +80,7 @@ class Interpreter:
         self.host.meter.work_left -= self.granted - self.fuel
         self.granted = self.fuel = 0
 
-    def refuel(self) -> int:
+    def grant_fuel(self) -> int:
         """Return the number of instructions until the next check of the meter; raise if nothing is left."""
         meter = self.host.meter
         meter.work_left -= self.granted
@@ -97,7 +97,7 @@ class Interpreter:
 
     def continue_callback(self, frame: CallbackFrame) -> None:
         if self.fuel <= 0:
-            self.fuel = self.refuel()
+            self.fuel = self.grant_fuel()
         self.fuel -= 1
         arguments = frame.next_arguments(self.host)
         if arguments is None:

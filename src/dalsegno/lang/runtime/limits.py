@@ -67,7 +67,7 @@ class Span:
     """The scope of the limits, in the words of the source's author, and where else the work can be done."""
 
     name: str
-    elsewhere: str
+    advice: str
 
 
 EVALUATION = Span("one evaluation", "compute less in this expression, and the rest in a task")
@@ -116,7 +116,7 @@ class Meter:
     def too_much_work(self) -> ScriptThrow:
         self.exceed()
         return limit_exceeded(
-            f"more than {self.limits.instructions:,} instructions in {self.span.name}: {self.span.elsewhere}, "
+            f"more than {self.limits.instructions:,} instructions in {self.span.name}: {self.span.advice}, "
             "or raise Limits(instructions=…)"
         )
 

@@ -26,7 +26,7 @@ from dalsegno.lang.values.kinds import (
     kind_of,
     unawaited,
 )
-from dalsegno.lang.values.numbers import WORD, parse_number, tidy, within_word
+from dalsegno.lang.values.numbers import WORD, as_integer, parse_number, within_word
 from dalsegno.lang.values.regex import pattern_found
 from dalsegno.lang.values.to_text import to_text
 
@@ -46,7 +46,7 @@ def _arithmetic(sign: str, compute: Callable[[Any, Any], Any]) -> Operator:
             return whole if -WORD <= whole < WORD else within_word(whole)
         _numbers(sign, left, right)
         try:
-            return tidy(compute(float(left), float(right)))
+            return as_integer(compute(float(left), float(right)))
         except OverflowError:
             return math.inf
 
@@ -87,7 +87,7 @@ def divide(host: Host, left: Value, right: Value) -> Value:
     if type(left) is int and type(right) is int and left and left % right == 0:
         return within_word(left // right)
     try:
-        return tidy(left / right)
+        return as_integer(left / right)
     except OverflowError:
         return math.inf if (left > 0) == (right > 0) else -math.inf
 
@@ -100,7 +100,7 @@ def remainder(host: Host, left: Value, right: Value) -> Value:
     if type(left) is int and type(right) is int:
         rest = abs(left) % abs(right)
         return (-rest or -0.0) if left < 0 else rest
-    return tidy(math.fmod(left, right))
+    return as_integer(math.fmod(left, right))
 
 
 def power(host: Host, left: Value, right: Value) -> Value:
@@ -117,7 +117,7 @@ def power(host: Host, left: Value, right: Value) -> Value:
         return -math.inf if left < 0 and right % 2 == 1 else math.inf
     except ZeroDivisionError:
         return math.inf
-    return math.nan if isinstance(result, complex) else tidy(result)
+    return math.nan if isinstance(result, complex) else as_integer(result)
 
 
 def _not_equal(host: Host, left: Value, right: Value) -> bool:
@@ -149,14 +149,14 @@ def _loose_ordering(sign: str) -> Operator:
     def apply(host: Host, left: Value, right: Value) -> bool:
         if left is None or right is None:
             return False
-        left, right = alike(host, left, right)
+        left, right = to_numbers(host, left, right)
         check_ordered(host, left, right, sign)
         return test(left, right)
 
     return apply
 
 
-def alike(host: Host, left: Value, right: Value) -> tuple[Value, Value]:
+def to_numbers(host: Host, left: Value, right: Value) -> tuple[Value, Value]:
     """Convert a number and a string that spells one to two numbers."""
     if type(left) is str and is_number(right):
         host.meter.search(len(left))
@@ -170,7 +170,7 @@ def alike(host: Host, left: Value, right: Value) -> tuple[Value, Value]:
 
 
 def loose_equal(host: Host, left: Value, right: Value) -> bool:
-    return equal(host, *alike(host, left, right))
+    return equal(host, *to_numbers(host, left, right))
 
 
 def _loose_not_equal(host: Host, left: Value, right: Value) -> bool:

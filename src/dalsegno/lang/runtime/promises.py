@@ -177,8 +177,8 @@ def _any(verdicts: list[Verdict | None]) -> Verdict | None:
         ):
             best = (verdict.place, index)
     if best is not None:
-        won = verdicts[best[1]]
-        return Verdict(best[0], won.outcome, best[1]) if won is not None else None
+        winner = verdicts[best[1]]
+        return Verdict(best[0], winner.outcome, best[1]) if winner is not None else None
     decided = [verdict for verdict in verdicts if verdict is not None]
     if len(decided) < len(verdicts):
         return None
@@ -195,8 +195,8 @@ def _first(verdicts: list[Verdict | None]) -> Verdict | None:
     if not decided:
         return None
     place, index = min(decided)
-    won = verdicts[index]
-    return Verdict(place, won.outcome, index) if won is not None else None
+    winner = verdicts[index]
+    return Verdict(place, winner.outcome, index) if winner is not None else None
 
 
 def _place(verdict: Verdict) -> int:
@@ -240,7 +240,7 @@ def leaves(promise: AnyPromise) -> list[Promise]:
     return found
 
 
-MOST_TOLD = 5
+MOST_SHOWN = 5
 """Promises of a group that are described one by one."""
 
 
@@ -248,25 +248,27 @@ def in_words(promise: AnyPromise) -> str:
     """Describe a promise for the display of variables, by the name that the program gave it."""
     if isinstance(promise, Settled):
         return "<value>"
-    return f"<{_thing(promise)}>" if isinstance(promise, Promise) else f"<{_things(promise)}>"
+    return (
+        f"<{_describe_promise(promise)}>" if isinstance(promise, Promise) else f"<{_describe_group(promise)}>"
+    )
 
 
-def _thing(promise: Promise) -> str:
+def _describe_promise(promise: Promise) -> str:
     if promise.kind == "timer" and promise.due is not None:
         due = datetime.fromtimestamp(promise.due, UTC).isoformat(sep=" ", timespec="seconds")
         return f"timer until {due.replace('+00:00', ' UTC')}"
     return f"{promise.kind} {promise.name}" if promise.name else promise.kind
 
 
-def _things(group: Group) -> str:
+def _describe_group(group: Group) -> str:
     """Describe the promises of a group; equal ones are counted."""
     counted: dict[str, int] = {}
     for leaf in leaves(group):
-        word = leaf.kind if leaf.kind == "timer" else _thing(leaf)
+        word = leaf.kind if leaf.kind == "timer" else _describe_promise(leaf)
         counted[word] = counted.get(word, 0) + 1
-    told = [word if count == 1 else f"{count:,} × {word}" for word, count in counted.items()]
-    more = f", … {len(told) - MOST_TOLD:,} more" if len(told) > MOST_TOLD else ""
-    return f"{_GROUP_WORDS[group.kind]} of {', '.join(told[:MOST_TOLD]) or 'nothing'}{more}"
+    shown = [word if count == 1 else f"{count:,} × {word}" for word, count in counted.items()]
+    more = f", … {len(shown) - MOST_SHOWN:,} more" if len(shown) > MOST_SHOWN else ""
+    return f"{_GROUP_WORDS[group.kind]} of {', '.join(shown[:MOST_SHOWN]) or 'nothing'}{more}"
 
 
 _GROUP_WORDS = {"all": "all", "any": "first success", "race": "race", "all_settled": "all"}

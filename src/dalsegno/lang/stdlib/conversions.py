@@ -11,7 +11,7 @@ from dalsegno.lang.errors import wrong_argument
 from dalsegno.lang.runtime.operators import STRICT, Operator
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, truthy
-from dalsegno.lang.values.numbers import parse_number, tidy
+from dalsegno.lang.values.numbers import as_integer, parse_number
 from dalsegno.lang.values.to_text import to_json, to_text
 
 _LEADING_INTEGER = re.compile(r"[+-]?\d{1,300}", re.ASCII)
@@ -45,7 +45,7 @@ def _parse_leading(name: str, pattern: re.Pattern[str]) -> Builtin:
         text = to_text(given[0], host)
         host.meter.search(len(text))
         match = pattern.match(text.lstrip(_BLANKS))
-        return math.nan if match is None else tidy(float(match.group()))
+        return math.nan if match is None else as_integer(float(match.group()))
 
     return Builtin(name, call, 1, 2)
 

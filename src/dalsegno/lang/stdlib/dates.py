@@ -34,10 +34,10 @@ def moment(value: Value, name: str) -> datetime:
             parsed = datetime.fromisoformat(value.strip())
             return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
-        raise wrong_argument(f"{name}(): {value!r} is no date; use ISO 8601 or milliseconds") from None
+        raise wrong_argument(f"{name}(): {value!r} is not a date; use ISO 8601 or milliseconds") from None
     if isinstance(value, str):
         shown = f"{value[:50]!r}…"
-        raise wrong_argument(f"{name}(): {shown} is no date; use ISO 8601 or milliseconds")
+        raise wrong_argument(f"{name}(): {shown} is not a date; use ISO 8601 or milliseconds")
     raise wrong_argument(f"{name}() needs ISO 8601 text or milliseconds, not {kind_of(value)}")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dalsegno.lang.runtime.operators import power
 from dalsegno.lang.stdlib.arguments import Arguments
 from dalsegno.lang.values.kinds import Builtin, Host, Value
-from dalsegno.lang.values.numbers import tidy
+from dalsegno.lang.values.numbers import as_integer
 
 
 def round_half_up(number: int | float) -> int | float:
@@ -28,7 +28,7 @@ def _real(function: Callable[[float], float]) -> Callable[[int | float], int | f
 
     def apply(number: int | float) -> int | float:
         try:
-            return tidy(function(number))
+            return as_integer(function(number))
         except ValueError:
             return -math.inf if number == 0 and function in (math.log, math.log2, math.log10) else math.nan
         except OverflowError:
@@ -64,12 +64,12 @@ def _extreme(name: str, choose: Callable[[list[int | float]], int | float], empt
 
 
 def _hypot(host: Host, given: list[Value]) -> Value:
-    return tidy(math.hypot(*_numbers("Math.hypot", host, given)))
+    return as_integer(math.hypot(*_numbers("Math.hypot", host, given)))
 
 
 def _atan2(_host: Host, given: list[Value]) -> Value:
     arguments = Arguments("Math.atan2", given)
-    return tidy(math.atan2(arguments.number(0), arguments.number(1)))
+    return as_integer(math.atan2(arguments.number(0), arguments.number(1)))
 
 
 _OF_ONE: dict[str, Callable[[int | float], Value]] = {

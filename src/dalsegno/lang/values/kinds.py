@@ -168,7 +168,7 @@ def equal(host: Host, left: Value, right: Value, depth: int = 0) -> bool:
     if left_type is right_type and (left_type is list or left_type is dict):
         return _equal_parts(host, left, right, depth, set())
     if left_type is ErrorValue and right_type is ErrorValue:
-        return equal(host, _told(left), _told(right), depth)
+        return equal(host, _compared_parts(left), _compared_parts(right), depth)
     if left_type is str and right_type is str:
         if len(left) >= COPIED and len(left) == len(right):
             host.meter.compare(len(left))
@@ -213,7 +213,7 @@ def _equal_parts(host: Host, left: Value, right: Value, depth: int, known: set[t
     return True
 
 
-def _told(error: ErrorValue) -> list[Value]:
+def _compared_parts(error: ErrorValue) -> list[Value]:
     """Return the parts of an error that decide equality: its position does not."""
     return [error.code, error.message, error.type or error.code, error.data]
 

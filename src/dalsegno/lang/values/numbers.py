@@ -1,6 +1,6 @@
 """Numbers as text: literals of the language, conversion from and to strings.
 
-A number is an ``int`` if it is integral and fits 64 bits, else a ``float``; ``tidy`` enforces that rule.
+A number is an ``int`` if it is integral and fits 64 bits, else a ``float``; ``as_integer`` enforces that rule.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_DIGITS = 400
 """Longer digit strings are refused before conversion, whose cost grows with the square of the length."""
 
 
-def tidy(number: float) -> int | float:
+def as_integer(number: float) -> int | float:
     """Convert integral floats that an integer represents exactly to integers; minus zero stays a float."""
     if (
         -EXACT <= number <= EXACT
@@ -49,7 +49,7 @@ def number_literal(text: str) -> int | float:
     if not _DECIMAL.fullmatch(text):
         raise ValueError(f"'{text}' is not a number")
     digits = text.replace("_", "")
-    number = within_word(int(digits)) if digits.isdecimal() else tidy(float(digits))
+    number = within_word(int(digits)) if digits.isdecimal() else as_integer(float(digits))
     if math.isinf(number):
         raise ValueError(f"'{text}' is too large for a number")
     return number
@@ -66,7 +66,7 @@ def parse_number(text: str) -> int | float | None:
         return None
     if stripped.lstrip("+-").isdecimal():
         return int(stripped)
-    return tidy(float(stripped))
+    return as_integer(float(stripped))
 
 
 def number_text(number: int | float) -> str:

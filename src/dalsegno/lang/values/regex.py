@@ -121,7 +121,7 @@ def compile_pattern(pattern: str, meter: Meter, *, captures: bool = True) -> Any
 
 
 def _half_a_character() -> ScriptThrow:
-    return wrong_argument("the text or the pattern holds half a surrogate pair, which is no character")
+    return wrong_argument("the text or the pattern holds half a surrogate pair, which is not a character")
 
 
 # -- cost of compiling --------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ _MARK = 1
 _encode = msgspec.json.encode
 
 _FEW, SHORT = 64, 1_000
-_STRETCH = 65_536
+_CHUNK = 65_536
 """Characters encoded at a time to count their escapes."""
 
 
@@ -101,7 +101,7 @@ class Measure:
             else:
                 size += _MARK
         if size <= self.most and texts:
-            size += self.escapes_in("".join(texts)) if size <= _STRETCH else self.escapes(texts)
+            size += self.escapes_in("".join(texts)) if size <= _CHUNK else self.escapes(texts)
         if size > self.most:
             raise self.too_large(size)
         if nested:
@@ -122,8 +122,8 @@ class Measure:
     def escapes_in_long(self, text: str) -> int:
         known = self.texts.get(id(text))
         if known is None:
-            stretches = [text[start : start + _STRETCH] for start in range(0, len(text), _STRETCH)]
-            known = self.texts[id(text)] = sum(map(self.escapes_in, stretches))
+            chunks = [text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK)]
+            known = self.texts[id(text)] = sum(map(self.escapes_in, chunks))
         return known
 
     def escapes_in(self, text: str) -> int:

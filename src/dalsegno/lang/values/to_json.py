@@ -64,7 +64,7 @@ def _single(host: Host, value: Value, path: list[str | int], what: str) -> Value
     if type(value) is float:
         if math.isfinite(value):
             return value or 0  # minus zero stays inside the machine
-        raise type_error(f"{what} holds {number_text(value)} at {path_text(path)}: it is no JSON number")
+        raise type_error(f"{what} holds {number_text(value)} at {path_text(path)}: it is not a JSON number")
     if type(value) is ErrorValue:
         return _container(host, describe(value), path, what)
     if type(value) in (Promise, Group):

@@ -39,13 +39,13 @@ def find_foreign(value: Value, host: Host, path: list[str | int] | None = None) 
                 return found
         return None
     if type(value) is float and not math.isfinite(value):
-        return f"{number_text(value)} at {path_text(path)}: it is no JSON number"
+        return f"{number_text(value)} at {path_text(path)}: it is not a JSON number"
     if isinstance(value, (FunctionValue, Builtin)):
         return f"a function at {path_text(path)}: only data can leave an expression"
     return None
 
 
-_STRETCH = 65_536
+_CHUNK = 65_536
 """Characters of a string written at a time, so that a growing result is stopped early."""
 _PIECES = 4_096
 """Pieces kept before they are joined: each takes far more memory than its characters."""
@@ -74,15 +74,15 @@ class _JsonWriter:
             self.pieces.clear()
 
     def string(self, text: str, after: str = "") -> None:
-        if len(text) <= _STRETCH:
+        if len(text) <= _CHUNK:
             self.meter.search(len(text))
             self.put(encode_basestring(text) + after)
             return
         self.put('"')
-        for start in range(0, len(text), _STRETCH):
-            stretch = text[start : start + _STRETCH]
-            self.meter.search(len(stretch))
-            self.put(encode_basestring(stretch)[1:-1])
+        for start in range(0, len(text), _CHUNK):
+            chunk = text[start : start + _CHUNK]
+            self.meter.search(len(chunk))
+            self.put(encode_basestring(chunk)[1:-1])
         self.put('"' + after)
 
     def write(self, value: Value, depth: int) -> None:

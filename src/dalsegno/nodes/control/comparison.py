@@ -15,7 +15,7 @@ def _known_operator(name: str) -> str:
         return name
     close = difflib.get_close_matches(name, sorted(COMPARISON_OPERATORS), n=1)
     hint = f"did you mean '{close[0]}'?" if close else "use a sign such as '==' or a name such as 'contains'"
-    raise ValueError(f"is no comparison: {name!r}; {hint}")
+    raise ValueError(f"is not a comparison: {name!r}; {hint}")
 
 
 Operator = Annotated[str, AfterValidator(_known_operator)]

@@ -45,11 +45,11 @@ def combine_payloads(mode: MergeMode, payloads: list[Any]) -> Any:
         case "first":
             return payloads[0] if payloads else None
         case "combine":
-            return _unite(payloads)
+            return _combine(payloads)
 
 
-def _unite(payloads: list[Any]) -> dict[str, Any]:
-    united: dict[str, Any] = {}
+def _combine(payloads: list[Any]) -> dict[str, Any]:
+    combined: dict[str, Any] = {}
     for position, payload in enumerate(payloads):
         if not isinstance(payload, dict):
             raise NodeError(
@@ -59,5 +59,5 @@ def _unite(payloads: list[Any]) -> dict[str, Any]:
                 details={"position": position, "type": json_type(payload)},
                 retryable=False,
             )
-        united.update(payload)
-    return united
+        combined.update(payload)
+    return combined

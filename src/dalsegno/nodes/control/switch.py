@@ -46,8 +46,8 @@ async def switch(ctx: NodeContext, parameters: SwitchParameters) -> Route:
 
 
 async def _first_match(ctx: NodeContext, rules: list[SwitchRule]) -> int | None:
-    async for several in in_slices(ctx, enumerate(rules), 1):
-        for index, rule in several:
+    async for chunk in in_slices(ctx, enumerate(rules), 1):
+        for index, rule in chunk:
             if compare(rule.operator, rule.value, rule.compare):
                 return index
     return None

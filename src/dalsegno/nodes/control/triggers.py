@@ -44,7 +44,7 @@ class WebhookParameters(NodeParameters):
     secret: Annotated[str | None, RAW] = Field(
         None,
         description="Name of the credential whose field `secret` signs the requests; it lists the workflow. Without "
-        "it, the deploy makes a secret and tells it once.",
+        "it, the deploy creates a secret and shows it once.",
     )
 
 

@@ -58,7 +58,7 @@ class WaitParameters(NodeParameters):
     )
 
     @model_validator(mode="after")
-    def _has_what_it_waits_for(self) -> WaitParameters:
+    def _check_wait(self) -> WaitParameters:
         if self.resume == "until" and self.until is None:
             raise ValueError("parameter 'until' is missing: resume 'until' needs the point in time")
         if self.resume == "signal" and self.signal is None:

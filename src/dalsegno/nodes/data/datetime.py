@@ -49,7 +49,7 @@ class DatetimeParameters(NodeParameters):
     )
 
     @model_validator(mode="after")
-    def _has_its_date(self) -> DatetimeParameters:
+    def _check_date(self) -> DatetimeParameters:
         if self.operation == "parse" and "date" not in self.model_fields_set:
             raise ValueError("parameter 'date' is missing: operation 'parse' needs the text")
         return self

@@ -48,8 +48,8 @@ async def edit(ctx: NodeContext, parameters: EditParameters) -> Working:
     """Sets fields of an object; the edited object is the output and becomes `$json`."""
     target = await _target(ctx, parameters)
     edited: Any = {} if parameters.mode == "keep_only" or target is None else target
-    async for several in in_slices(ctx, enumerate(parameters.assignments), 1):
-        for position, assignment in several:
+    async for chunk in in_slices(ctx, enumerate(parameters.assignments), 1):
+        for position, assignment in chunk:
             try:
                 path = parse_path(assignment.name)
                 edited = assign_path(edited, path, _value(assignment, target, path))

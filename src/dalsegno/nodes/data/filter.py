@@ -33,7 +33,7 @@ class FilterParameters(ListParameters):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> FilterParameters:
+    def _check_exclusive(self) -> FilterParameters:
         if self.expression is not None and self.rules is not None:
             raise ValueError("give either 'expression' or 'rules', not both")
         return self

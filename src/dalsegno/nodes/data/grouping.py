@@ -38,7 +38,7 @@ class GroupParameters(ListParameters):
     )
 
     @model_validator(mode="after")
-    def _one_way(self) -> GroupParameters:
+    def _check_exclusive(self) -> GroupParameters:
         if (self.field is not None) + (self.expression is not None) + bool(self.rules) > 1:
             raise ValueError("give only one of 'field', 'expression' and 'rules'")
         return self
@@ -55,7 +55,7 @@ class DedupeParameters(ListParameters):
     keep: Literal["first", "last"] = Field("first", description="Which of several alike items stays.")
 
     @model_validator(mode="after")
-    def _one_way(self) -> DedupeParameters:
+    def _check_exclusive(self) -> DedupeParameters:
         if self.rules and (self.fields or self.expression is not None):
             raise ValueError("give only one of 'fields', 'expression' and 'rules'")
         return self
@@ -69,8 +69,8 @@ async def group(ctx: NodeContext, parameters: GroupParameters) -> Working:
     items = input_items(ctx, parameters)
     groups: dict[Hashable, dict[str, Any]] = {}
     pairs = zip(items, await _group_keys(ctx, parameters, items), strict=True)
-    async for several in in_slices(ctx, pairs):
-        for item, key in several:
+    async for chunk in in_slices(ctx, pairs):
+        for item, key in chunk:
             found = groups.setdefault(identity(key), {"key": key, "items": [], "count": 0})
             found["items"].append(item)
             found["count"] += 1
@@ -93,8 +93,8 @@ async def dedupe(ctx: NodeContext, parameters: DedupeParameters) -> Working:
     else:
         keys = await field_values(ctx, items, fields) if fields else items
     chosen: dict[Hashable, int] = {}
-    async for several in in_slices(ctx, enumerate(keys)):
-        for position, key in several:
+    async for chunk in in_slices(ctx, enumerate(keys)):
+        for position, key in chunk:
             known = identity(key)
             if parameters.keep == "last" or known not in chosen:
                 chosen[known] = position

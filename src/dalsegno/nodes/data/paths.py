@@ -22,11 +22,11 @@ def parse_path(text: str) -> Path:
     """Return the segments of a path. Only ``[0]`` gives an integer; ``.0`` is a key that also selects a list item."""
     segments: list[str | int] = []
     position = 0
-    dangling = False
+    ends_with_dot = False
     while position < len(text):
         if segments and text[position] == ".":
             position += 1
-            dangling = position == len(text)
+            ends_with_dot = position == len(text)
         elif segments and text[position] != "[":
             break
         found = _SEGMENT.match(text, position)
@@ -34,8 +34,8 @@ def parse_path(text: str) -> Path:
             break
         segments.append(int(found[1]) if found[1] else re.sub(r"\\(.)", r"\1", found[2]))
         position = found.end()
-    if not segments or position < len(text) or dangling:
-        raise PathError(f"is no path: {text!r}; write it like 'user.name' or 'items[0].id'")
+    if not segments or position < len(text) or ends_with_dot:
+        raise PathError(f"is not a path: {text!r}; write it like 'user.name' or 'items[0].id'")
     return tuple(segments)
 
 
@@ -71,7 +71,9 @@ def _assign(target: Any, path: Path, depth: int, value: Any) -> Any:
         return {**target, key: _assign(target.get(key), path, depth + 1, value)}
     if isinstance(target, list):
         return _assign_item(target, path, depth, value)
-    raise PathError(f"cannot set '{spell_path(path)}': '{spell_path(path[:depth])}' is no object or list")
+    raise PathError(
+        f"cannot set '{spell_path(path)}': '{spell_path(path[:depth])}' is not an object or a list"
+    )
 
 
 def _assign_item(target: list[Any], path: Path, depth: int, value: Any) -> list[Any]:

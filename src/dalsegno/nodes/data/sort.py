@@ -55,7 +55,7 @@ class SortParameters(ListParameters):
     direction: Direction = Field("asc", description="For sorting by `expression`, or without rules.")
 
     @model_validator(mode="after")
-    def _one_way(self) -> SortParameters:
+    def _check_exclusive(self) -> SortParameters:
         if self.rules and self.expression is not None:
             raise ValueError("give either 'rules' or 'expression', not both")
         return self

@@ -46,7 +46,7 @@ class EgressDenied(Exception):
         where = f" ({address})" if address is not None and str(address) != host else ""
         super().__init__(
             f"connections to {host}{where} are blocked: the address is private, local or reserved. "
-            f"Whoever runs the worker can allow it in {ALLOW_VARIABLE}"
+            f"The operator of the worker can allow it in {ALLOW_VARIABLE}"
         )
 
 
@@ -160,7 +160,7 @@ def _pattern(entry: str) -> str:
     pattern = entry.lower().rstrip(".")
     if not _HOST_PATTERN.fullmatch(pattern) or _LEGACY_IPV4.fullmatch(pattern):
         raise BadConfiguration(
-            f"{ALLOW_VARIABLE}: {entry!r} is no address, CIDR or host pattern; "
+            f"{ALLOW_VARIABLE}: {entry!r} is not an address, CIDR or host pattern; "
             "write it like '10.0.0.0/8', 'localhost' or '*.corp.example', without scheme or port"
         )
     return pattern

@@ -212,14 +212,14 @@ def _run(loop: asyncio.AbstractEventLoop, found: asyncio.Future[list[ResolveResu
     try:
         value = _found(*name)
     except Exception as error:  # noqa: BLE001 - for the request that waits
-        _tell(loop, found.set_exception, error)
+        _call_in_loop(loop, found.set_exception, error)
     else:
-        _tell(loop, found.set_result, value)
+        _call_in_loop(loop, found.set_result, value)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any], None], what: Any) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], None], what: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
-        loop.call_soon_threadsafe(tell, what)
+        loop.call_soon_threadsafe(callback, what)
 
 
 def _found(host: str, port: int, family: int) -> list[ResolveResult]:

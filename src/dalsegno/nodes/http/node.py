@@ -59,7 +59,7 @@ def _upper(value: Any) -> Any:
 
 def _header_problem(name: str) -> str | None:
     if not _TOKEN.fullmatch(name):
-        return "is no header name"
+        return "is not a header name"
     if is_connection_header(name):
         return "belongs to the connection and is set by the client; leave it out"
     return None
@@ -129,7 +129,7 @@ class Pagination(NodeParameters):
     max_pages: WholeNumber = Field(10, ge=1, le=1000, description="Most pages to fetch.")
 
     @model_validator(mode="after")
-    def _goes_one_way(self) -> Pagination:
+    def _check_paging(self) -> Pagination:
         if (self.next_url_path is None) == (self.page_param is None):
             raise ValueError("needs either 'next_url_path' or 'page_param'")
         return self

@@ -134,8 +134,10 @@ class Request:
     def redirected(self, location: str, status: int) -> Request:
         """Return the request that follows a redirect, according to browsers and RFC 9110."""
         moved = self.moved_to(location)
-        to_get = (status == 303 and self.method != "HEAD") or (status in (301, 302) and self.method == "POST")
-        if not to_get:
+        becomes_get = (status == 303 and self.method != "HEAD") or (
+            status in (301, 302) and self.method == "POST"
+        )
+        if not becomes_get:
             return moved
         headers = moved.headers.copy()
         for name in (*_BODY_HEADERS, IDEMPOTENCY_KEY):
@@ -200,7 +202,7 @@ def parse_url(text: str, base: URL | None = None) -> URL:
         given = f"'{url.scheme}'" if url.scheme else "no scheme"
         raise bad_url(f"it should start with http:// or https://, but has {given}", {"url": shown_url(url)})
     if not url.host or port == 0:
-        raise bad_url("it names no host" if not url.host else "port 0 is none", {"url": shown_url(url)})
+        raise bad_url("it names no host" if not url.host else "port 0 is not a port", {"url": shown_url(url)})
     return url
 
 
@@ -241,7 +243,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise _unsuitable_body("it holds half of a surrogate pair, which is no valid text") from None
+        raise _unsuitable_body("it holds half of a surrogate pair, which is not valid text") from None
 
 
 def _unsuitable_body(reason: str) -> NodeError:
@@ -270,8 +272,8 @@ def _secret_names(headers: CIMultiDict[str], auth_name: str | None) -> Iterator[
     for name in headers:
         lowered = name.lower()
         chosen = auth_name is not None and lowered == auth_name.lower()
-        sounds_secret = any(word in lowered for word in _SECRET_WORDS)
-        if chosen or (sounds_secret and lowered != IDEMPOTENCY_KEY.lower()):
+        is_secret_name = any(word in lowered for word in _SECRET_WORDS)
+        if chosen or (is_secret_name and lowered != IDEMPOTENCY_KEY.lower()):
             yield lowered
 
 

@@ -22,7 +22,7 @@ from dalsegno.engine.times import read_duration
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.records import Record
-from dalsegno.server.executions.filters import from_cursor, not_given_out, to_cursor
+from dalsegno.server.executions.filters import from_cursor, to_cursor, unknown_cursor
 
 KIND = "approval-link"
 LONGEST = 366 * 86_400.0
@@ -91,7 +91,7 @@ class Links:
         wanted = None if index is None else tuple(index)
         fitting = [each for each in found if each.node == node and wanted in (None, each.indexes)]
         if not fitting:
-            raise Conflict(f"node '{node[:200]}' of execution {execution} waits for no decision now")
+            raise Conflict(f"node '{node[:200]}' of execution {execution} is not waiting for a decision")
         if len(fitting) > 1:
             raise InvalidInput(
                 f"/body/index: node '{node}' waits for {len(fitting)} decisions; say which item"
@@ -153,7 +153,7 @@ def approval_place(cursor: str | None) -> ApprovalPlace | None:
     try:
         return msgspec.json.decode(place, type=ApprovalPlace)
     except msgspec.DecodeError:
-        raise not_given_out() from None
+        raise unknown_cursor() from None
 
 
 def _read(record: Record) -> Link:
@@ -163,5 +163,7 @@ def _read(record: Record) -> Link:
 def _lifetime(expires: str | float) -> float:
     seconds = read_duration(expires, "/body/expires")
     if not 0 < seconds <= LONGEST:
-        raise InvalidInput("/body/expires: a link is valid for more than no time, and a year at most")
+        raise InvalidInput(
+            "/body/expires: a link must be valid for longer than 0 seconds, and for a year at most"
+        )
     return seconds

@@ -157,8 +157,8 @@ ENDINGS: dict[str, tuple[str, str]] = {
     ),
     "used": ("This has been decided", "It was {decision} with this link on {used}. A link works once."),
     "decided": (
-        "There is nothing to decide any more",
-        "Somebody else has decided, the time is over, or the workflow has ended. This link has changed nothing.",
+        "This decision is no longer open",
+        "Someone else has decided, the time is over, or the workflow has ended. This link has changed nothing.",
     ),
 }
 
@@ -192,7 +192,7 @@ def ending_page(found: Found) -> str:
 def thanks_page(decision: str, by: str | None) -> str:
     title = "Approved" if decision == "approved" else "Rejected"
     who = f" by {escape(by)}" if by else ""
-    words = f"<p>This was {decision}{who}. The workflow goes on; you can close this page.</p>"
+    words = f"<p>This was {decision}{who}. The workflow continues; you can close this page.</p>"
     return _page(title, f'<h1 class="{decision}">{title}</h1>{words}')
 
 
@@ -257,9 +257,9 @@ def _comment(given: Mapping[str, str]) -> str:
 
 
 def _label(id: str, label: str, control: str, help: str = "", *, required: bool = False) -> str:
-    star = " <span class=needed>(needed to approve)</span>" if required else ""
+    mark = " <span class=needed>(needed to approve)</span>" if required else ""
     note = f'<small id="{id}-help">{escape(help)}</small>' if help else ""
-    return f'<div class=field><label for="{id}">{escape(label)}{star}</label>{note}{control}</div>'
+    return f'<div class=field><label for="{id}">{escape(label)}{mark}</label>{note}{control}</div>'
 
 
 def _input(field: FormField, given: Mapping[str, str], number: int) -> str:

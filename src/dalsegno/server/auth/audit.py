@@ -33,7 +33,7 @@ WAITING = 10_000
 
 
 TOO_MANY = 429
-NOISE = (400, 404, 405, 408, 413, 415, 422, 429)
+CLIENT_ERRORS = (400, 404, 405, 408, 413, 415, 422, 429)
 """Statuses not recorded for callers without a key: the request was malformed, or named nothing that exists."""
 SUMMED_SECONDS = 60.0
 SUMMED_ADDRESSES = 100
@@ -131,13 +131,13 @@ class Audit:
         is_limited = entry.via != "nobody" and entry.status == TOO_MANY  # a key over its quota
         if (entry.via != "nobody" and not is_limited) or (entry.status is not None and entry.status < 400):
             self.note(entry)
-        elif is_limited or entry.status not in NOISE:
+        elif is_limited or entry.status not in CLIENT_ERRORS:
             for each in self._refusals.add(entry):
                 self.note(each)
 
     def note(self, entry: Entry) -> None:
         if len(self._waiting) >= WAITING:
-            logger.warning("the audit log cannot be written; this was not: %s", _text(entry))
+            logger.warning("the audit log cannot be written; this entry is missing: %s", _text(entry))
             return
         self._waiting.append(entry)
 
@@ -170,7 +170,7 @@ class Audit:
             await self.flush()
         finally:
             for entry in self._waiting:
-                logger.warning("the audit log cannot be written; this was not: %s", _text(entry))
+                logger.warning("the audit log cannot be written; this entry is missing: %s", _text(entry))
 
     async def trim(self, seconds: float) -> int:
         """Remove entries older than ``seconds``, in chunks; return their number."""

@@ -26,9 +26,9 @@ TOUCH_EVERY = 60.0
 PATIENCE = 10.0
 """Seconds within which the store must return the keys to a call that needs them; the call has done nothing until
 then."""
-GLIMPSE = 0.5
+REFRESH_SECONDS = 0.5
 """The same limit for calls that can use the cached keys."""
-PARTING = 1.0
+END_SECONDS = 1.0
 """Seconds that an abandoned read has to end when the server stops."""
 
 MAKE_A_KEY = "`dalsegno keys add NAME --scope admin` makes one and shows it once"
@@ -51,7 +51,7 @@ class Authenticator:
         self._noted: dict[str, float] = {}
 
     @property
-    def book(self) -> KeyRecords:
+    def key_records(self) -> KeyRecords:
         return KeyRecords(self._records, self._clock)
 
     @property
@@ -88,13 +88,13 @@ class Authenticator:
         """Return the keys of the last read, for calls that must be answered while the store is unavailable. Raises
         Unavailable if there was no read, or if the keys are known to have changed since."""
         try:
-            return await self.keys(GLIMPSE)
+            return await self.keys(REFRESH_SECONDS)
         except OperatorError:
             if self._read_at is None:
                 raise
             return self._keys
 
-    async def glance(self, patience: float = GLIMPSE) -> None:
+    async def refresh(self, patience: float = REFRESH_SECONDS) -> None:
         """Refresh the keys of an open server, also on calls that are refused for another reason."""
         if self.is_open:
             with contextlib.suppress(OperatorError):  # `admit` reports the error to callers that need access
@@ -110,7 +110,7 @@ class Authenticator:
 
     async def _read(self) -> None:
         began = time.monotonic()
-        self._keys = {key.id: key for key in await self.book.all()}
+        self._keys = {key.id: key for key in await self.key_records.all()}
         self._quotas = {each: key.quotas.over(self.settings.quotas) for each, key in self._keys.items()}
         self._read_at = began
 
@@ -124,14 +124,14 @@ class Authenticator:
         left = self._reading_since + patience - time.monotonic()
         await asyncio.wait({reading}, timeout=max(left, 0.0))
         if not reading.done() or reading.cancelled():
-            raise Unavailable(f"the store did not tell the keys within {patience:g} s; nothing was done")
+            raise Unavailable(f"the store did not return the keys within {patience:g} s; nothing was done")
         reading.result()
 
     async def close(self) -> None:
         """Stop reading keys."""
         if self._reading is not None:
             self._reading.cancel()
-            await asyncio.wait({self._reading}, timeout=PARTING)
+            await asyncio.wait({self._reading}, timeout=END_SECONDS)
 
     def _is_fresh(self) -> bool:
         return self._read_at is not None and time.monotonic() - self._read_at < self.settings.keys_seconds
@@ -149,7 +149,7 @@ class Authenticator:
     async def admit(self, visit: GuardedRequest) -> Caller:
         return await self._admit(visit, await self.keys())
 
-    async def admit_by_memory(self, visit: GuardedRequest) -> Caller:
+    async def admit_from_cache(self, visit: GuardedRequest) -> Caller:
         """Admit a caller of a health or metrics route while the store is unavailable, unless only the store knows
         the caller."""
         is_session = visit.session is not None and visit.headers.get("authorization") is None
@@ -158,7 +158,7 @@ class Authenticator:
 
     async def _admit(self, visit: GuardedRequest, keys: Mapping[str, Key]) -> Caller:
         if not keys:
-            return self._open_door(visit)
+            return self._admit_without_keys(visit)
         authorization = visit.headers.get("authorization")
         if authorization is not None:
             key = self._check_key(_bearer(authorization), visit.address, keys)
@@ -167,7 +167,7 @@ class Authenticator:
             return await self._by_session(visit, keys)
         raise Unauthenticated(KEY_WANTED)
 
-    def _open_door(self, visit: GuardedRequest) -> Caller:
+    def _admit_without_keys(self, visit: GuardedRequest) -> Caller:
         if visit.address is not None and not is_loopback(visit.address):
             raise Unauthenticated(
                 f"this server has no keys and answers only to its own machine; {MAKE_A_KEY}"
@@ -201,10 +201,10 @@ class Authenticator:
             raise Unauthenticated("the session is over: sign in again")
         return caller_with(key, "session")
 
-    async def is_welcome(self, caller: Caller) -> bool:
+    async def is_still_valid(self, caller: Caller) -> bool:
         """Whether a caller that was admitted earlier would still be admitted, according to the cached keys."""
         with contextlib.suppress(OperatorError):  # an unreachable store does not end streams
-            await self.keys(GLIMPSE)
+            await self.keys(REFRESH_SECONDS)
         if caller.via == "nobody":
             return True
         key = self._keys.get(caller.key or "")
@@ -224,7 +224,7 @@ class Authenticator:
         """Write the last uses of keys, at most once a minute per key, outside of the calls."""
         used, self._used = self._used, {}
         for key, at in used.items():
-            await self.book.touch(key, at)
+            await self.key_records.touch(key, at)
         if used and self._read_at is not None:
             self._read_at = -math.inf  # read again; access has not changed
 
@@ -247,9 +247,9 @@ async def check_listening(records: Records, clock: Clock, settings: ServerSettin
         return None
     if not settings.is_local:
         raise OpenToOthers(
-            f"without keys everybody who reaches {settings.host} could run workflows here; {MAKE_A_KEY}"
+            f"without keys everyone who reaches {settings.host} could run workflows here; {MAKE_A_KEY}"
         )
     return (
-        f"There are no keys: everybody on this machine may do everything at port {settings.port}. "
-        "`dalsegno keys add NAME --scope admin` makes a key and closes the door."
+        f"There are no keys: everyone on this machine may do everything at port {settings.port}. "
+        "`dalsegno keys add NAME --scope admin` makes a key and ends this open access."
     )

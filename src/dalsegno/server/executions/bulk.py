@@ -21,7 +21,7 @@ from dalsegno.server.services import ServerServices
 CHUNK = 100
 SHOWN = 20
 
-MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
+APPLICABLE_STATES: dict[BulkAction, tuple[ExecutionState, ...]] = {
     "cancel": NOT_ENDED,
     "terminate": NOT_ENDED,
     "pause": ("RUNNING",),
@@ -30,9 +30,12 @@ MEANT: dict[BulkAction, tuple[ExecutionState, ...]] = {
     "delete": ("COMPLETED", "FAILED", "CANCELLED"),
 }
 """States to which an action applies if the filter names none."""
-ALLOWED: dict[BulkAction, tuple[ExecutionState, ...]] = {**MEANT, "retry": ("FAILED", "CANCELLED")}
+ALLOWED: dict[BulkAction, tuple[ExecutionState, ...]] = {
+    **APPLICABLE_STATES,
+    "retry": ("FAILED", "CANCELLED"),
+}
 AGAIN = ("retry", "rerun")
-NOT_YET = "it is still being cleared up, or its end is still to be told to its parent; try again soon"
+NOT_YET = "it is still being cleaned up, or its parent has not been notified of its end yet; try again soon"
 
 
 @dataclass
@@ -107,7 +110,7 @@ async def _each_chunk(
 def _states(request: BulkRequest) -> tuple[ExecutionState, ...]:
     """Return the requested states in which the action is possible."""
     if not request.filter.states:
-        return MEANT[request.action]
+        return APPLICABLE_STATES[request.action]
     return tuple(state for state in ALLOWED[request.action] if state in request.filter.states)
 
 
@@ -154,12 +157,12 @@ async def _retry(services: ServerServices, view: ExecutionView, starter: str | N
     where = ExecutionFilter(parent=view.id, relations=AGAIN)
     known = await services.client.executions(where, limit=1)
     if known:
-        return f"it was retried already: {known[0].id}"
+        return f"it was already retried: {known[0].id}"
     await services.client.repetition.rerun(view.id, None, None, None, starter)
     return None
 
 
-TELLING = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
+REMOVAL_PAUSES = (0, 0.02, 0.05, 0.1, 0.2, 0.4)
 """Pauses between attempts: right after the end of a child, its parent has not been notified yet."""
 
 
@@ -168,7 +171,7 @@ async def remove_one(services: ServerServices, execution: str) -> None:
     view = await services.client.outline(execution)
     if view.state not in ENDED:
         raise Conflict(f"execution {execution} has not ended ({view.state}); cancel it first")
-    for pause in TELLING:
+    for pause in REMOVAL_PAUSES:
         await asyncio.sleep(pause)
         if await services.client.stack.archive.remove([execution]):
             return

@@ -47,7 +47,7 @@ from dalsegno.server.schemas.definitions import (
     TriggerInfo,
 )
 from dalsegno.server.services import ServerServices
-from dalsegno.server.webhooks import book_of
+from dalsegno.server.webhooks import webhooks_of
 
 SMALL_SCRIPT = 2_048
 SMALL_GRAPH = 4_096
@@ -366,18 +366,18 @@ async def remove_definition(services: ServerServices, name: str, version: int | 
 
 async def _schedules(services: ServerServices, name: str, version: int | None) -> list[str]:
     client = services.client
-    book = ScheduleRecords(client.stack, client.committer, client.definitions)
-    specs = [view.spec for view in await book.list() if view.state != "FAILED"]
+    schedules = ScheduleRecords(client.stack, client.committer, client.definitions)
+    specs = [view.spec for view in await schedules.list() if view.state != "FAILED"]
     return [spec.name for spec in specs if _needs(spec.workflow, spec.version, name, version)]
 
 
 async def _webhooks(services: ServerServices, name: str, version: int | None) -> list[str]:
     """Return the webhooks that use the definition, including disabled ones: enabling does not check the definition
     again."""
-    book = book_of(services)
+    webhooks = webhooks_of(services)
     needing: list[str] = []
     after = ""
-    while page := await book.page(after, AT_ONCE):
+    while page := await webhooks.page(after, AT_ONCE):
         needing += [each.id for each in page if _needs(*parse_target(each.workflow), name, version)]
         after = page[-1].id
     return needing

@@ -45,14 +45,14 @@ def from_cursor(cursor: str | None) -> str | None:
     try:
         place = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):
-        raise not_given_out() from None
+        raise unknown_cursor() from None
     if "\0" in place:
-        raise not_given_out()
+        raise unknown_cursor()
     return place
 
 
-def not_given_out() -> InvalidInput:
-    return InvalidInput("'cursor' is none that this server gave out; leave it away to begin anew")
+def unknown_cursor() -> InvalidInput:
+    return InvalidInput("'cursor' was not given out by this server; omit it to start from the beginning")
 
 
 LONGEST_TAG = 1201
@@ -141,4 +141,6 @@ def place_at(cursor: str | None) -> Place | None:
     try:
         return Place(float(moment), name)
     except ValueError:
-        raise InvalidInput("'cursor' is none that this list gave out; leave it away to begin anew") from None
+        raise InvalidInput(
+            "'cursor' was not given out by this list; omit it to start from the beginning"
+        ) from None

@@ -44,8 +44,8 @@ async def _problems(offload: Offload, types: NodeTypes, parameters: Sequence[Par
     found: list[Problems] = []
     try:
         async with asyncio.timeout(offload.limits.seconds):
-            for some in _slices(parameters):
-                found += await offload.small(_checked, types, some)
+            for chunk in _slices(parameters):
+                found += await offload.small(_checked, types, chunk)
     except TimeoutError:
         raise LimitExceeded(
             f"checking the parameters of its nodes takes more than {offload.limits.seconds:g} s (limit"
@@ -55,18 +55,18 @@ async def _problems(offload: Offload, types: NodeTypes, parameters: Sequence[Par
 
 
 def _slices(parameters: Sequence[Parameters]) -> Iterator[list[Parameters]]:
-    some: list[Parameters] = []
+    chunk: list[Parameters] = []
     size = 0
     for name, raw in parameters:
         if len(raw) > LONGEST:
             continue
-        some.append((name, raw))
+        chunk.append((name, raw))
         size += len(raw)
         if size > AT_ONCE:
-            yield some
-            some, size = [], 0
-    if some:
-        yield some
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _checked(types: NodeTypes, parameters: Sequence[Parameters]) -> list[Problems]:

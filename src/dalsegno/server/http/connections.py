@@ -17,7 +17,7 @@ from dalsegno.server.http.problems import TITLES, problem
 from dalsegno.server.http.responses import ALWAYS, CoalescingTransport
 from dalsegno.server.settings import ServerSettings
 
-HANG_UP = "hang_up"
+CLOSE_CONNECTION = "hang_up"
 """Key in the state of a request: a function that closes its connection at once."""
 LARGEST_HEADERS = 64 * 1024
 """Bytes of an incomplete request that uvicorn lets the parser buffer."""
@@ -42,7 +42,7 @@ class TimeLimitedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(CoalescingTransport(transport))  # type: ignore[arg-type]  # a transport in all but name
-        self.app_state = {**self.app_state, HANG_UP: transport.abort}
+        self.app_state = {**self.app_state, CLOSE_CONNECTION: transport.abort}
         self.timeout_keep_alive = self.idle_seconds
         self._wait_for_headers()
 
@@ -74,7 +74,7 @@ class TimeLimitedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer input that is not HTTP, or headers larger than the parser buffers, with a problem document."""
-        status, detail = 400, "this is no HTTP request that can be read"
+        status, detail = 400, "this is not a readable HTTP request"
         if len(self.conn.trailing_data[0]) > LARGEST_HEADERS:
             status, detail = 431, f"the headers are larger than {LARGEST_HEADERS:,} bytes"
         reply = problem(status, BadRequest.code, detail)

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dalsegno.errors import Unavailable
 from dalsegno.server.background_tasks import no_answer_within
 from dalsegno.server.http import paths
-from dalsegno.server.http.connections import HANG_UP
+from dalsegno.server.http.connections import CLOSE_CONNECTION
 from dalsegno.server.http.idempotency_key import KEY_HEADER, takes_key
 from dalsegno.server.http.problems import OutcomeUnknown, ProblemResponse, problem_of
 from dalsegno.server.http.request import GuardedRequest
@@ -31,7 +31,7 @@ logger = logging.getLogger("dalsegno.server")
 
 MOST_LEFT = 1_000
 """Abandoned calls that still wait for the store, each with its body. Their callers may soon call again."""
-OVERLOADED = "too many calls wait for the store, which has not answered them in time; nothing was done"
+OVERLOADED = "too many calls wait for the store, which did not answer them in time; nothing was done"
 
 
 class Call:
@@ -50,7 +50,7 @@ class Call:
         self.has_reply = False
         self.is_given_up = False
         self.at_end: list[Callable[[], None]] = []
-        self.hang_up: Callable[[], None] = scope.get("state", {}).get(HANG_UP, lambda: None)
+        self.close_connection: Callable[[], None] = scope.get("state", {}).get(CLOSE_CONNECTION, lambda: None)
 
     def execution(self) -> str | None:
         """The execution that the call may have created; None if there are several."""
@@ -85,11 +85,11 @@ def at_end(done: Callable[[], None]) -> None:
     call.at_end.append(done)
 
 
-def hanging_up() -> Callable[[], None]:
+def closing_connection() -> Callable[[], None]:
     """Return a function that closes the connection of the current call at any time; without a connection it does
     nothing."""
     call = _current.get()
-    return call.hang_up if call is not None else lambda: None
+    return call.close_connection if call is not None else lambda: None
 
 
 class Deadlines:
@@ -116,7 +116,7 @@ class Deadlines:
         finally:  # also if the server stops and cancels the waiting calls
             if not task.done():
                 call.is_given_up = True
-                self.services.background_tasks.leave(task, going_on=call.changes)
+                self.services.background_tasks.leave(task, continues=call.changes)
         if call.is_given_up:
             scope["path"] = call.path  # the access log reads it when the reply is sent
             await _refusal(call, scope)(scope, receive, send)
@@ -162,8 +162,8 @@ def _refusal(call: Call, scope: Scope) -> ProblemResponse:
 
 def _unknown(call: Call, scope: Scope) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"the store did not confirm this within {call.seconds:g} s; it may have been done, or be done later, or not. "
-        + _advice(call, scope),
+        f"the store did not confirm this within {call.seconds:g} s; it may have been done, may be done later, or "
+        "not at all. " + _advice(call, scope),
         call.execution(),
     )
 
@@ -177,7 +177,7 @@ def _advice(call: Call, scope: Scope) -> str:
         )
     if scope["method"] in ("PUT", "DELETE"):
         return "Send it again: what was done already is not done twice"
-    return "Look whether it was done before you send it again"
+    return "Check whether it was done before you send it again"
 
 
 def _where(call: Call) -> str:

@@ -38,13 +38,13 @@ from dalsegno.server.executions.sources import JSON, SCRIPT, YAML
 from dalsegno.server.http import paths
 from dalsegno.server.http.problems import problem_of
 from dalsegno.server.http.request import Departed, GuardedRequest, read_body, replayed
-from dalsegno.server.http.responses import dressed
+from dalsegno.server.http.responses import with_default_headers
 from dalsegno.server.http.route import Route
 from dalsegno.server.http.routing import Table
 from dalsegno.server.operations import store_probe
 from dalsegno.server.services import ServerServices
 from dalsegno.server.settings import LOOPBACK_NAMES
-from dalsegno.server.webhooks import book_of
+from dalsegno.server.webhooks import webhooks_of
 
 METHODS = "GET, POST, PUT, PATCH, DELETE"
 HEADERS = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Traceparent"
@@ -86,7 +86,7 @@ FORM = "application/x-www-form-urlencoded"
 PROBES = frozenset(("/v1/health/live", "/v1/health/ready"))
 """Answered without access to the store: a supervisor must not wait for the store, and restarts a server that does
 not answer."""
-BY_MEMORY = frozenset(("/v1/health", "/metrics"))
+CACHED_KEYS_PATHS = frozenset(("/v1/health", "/metrics"))
 """Answered with cached keys: these routes report that the store does not respond, so they must not wait for it."""
 ANY_ADDRESS = ("0.0.0.0", "::", "")  # noqa: S104 - compared with, not listened on
 
@@ -109,9 +109,9 @@ class Guard:
             return
         visit = GuardedRequest(scope)
         visit.keep_own_cookie()
-        send = dressed(send, visit, allowance(visit, self.settings.origins))
+        send = with_default_headers(send, visit, allowance(visit, self.settings.origins))
         try:
-            await self._glance(visit)
+            await self._refresh_keys(visit)
             self.check_host(visit)
             reply: Response | None = preflight(visit, self.settings.origins)
             if reply is None:
@@ -132,10 +132,10 @@ class Guard:
             answer = self.services.audit.around(visit, reply) if caller.via != "nobody" else reply
             await answer(scope, receive, send)
             return
-        send = self._while_welcome(scope["state"]["caller"], send)
+        send = self._while_valid(scope["state"]["caller"], send)
         await self.services.audit.around(visit, self.app)(scope, receive, send)
 
-    def _while_welcome(self, caller: Caller, send: Send) -> Send:
+    def _while_valid(self, caller: Caller, send: Send) -> Send:
         """Wrap ``send`` so that a stream ends when its key becomes invalid: streams outlive the check of their key.
         The bytes of replies count for the key's quota."""
         usage = self.services.usage
@@ -143,25 +143,25 @@ class Guard:
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.body":
                 usage.count_bytes(caller, len(message.get("body", b"")))
-            goes_on = message["type"] == "http.response.body" and message.get("more_body", False)
-            if goes_on and not await self.services.authenticator.is_welcome(caller):
+            has_more = message["type"] == "http.response.body" and message.get("more_body", False)
+            if has_more and not await self.services.authenticator.is_still_valid(caller):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-                raise OSError("the key of this stream is not valid any more")
+                raise OSError("the key of this stream is no longer valid")
             await send(message)
 
         return watched
 
-    async def _glance(self, visit: GuardedRequest) -> None:
+    async def _refresh_keys(self, visit: GuardedRequest) -> None:
         authenticator = self.services.authenticator
         if visit.path in PROBES:
-            await authenticator.glance(patience=0.0)  # starts reading the keys without waiting for them
+            await authenticator.refresh(patience=0.0)  # starts reading the keys without waiting for them
         else:
-            await authenticator.glance()
+            await authenticator.refresh()
 
     async def _admit(self, visit: GuardedRequest) -> Caller:
         self.check_origin(visit)
         self.check_type(visit)
-        if paths.is_rationed(visit.method, visit.path):
+        if paths.has_rate_limit(visit.method, visit.path):
             self._spend_public_call(visit)
         if paths.is_public(visit.method, visit.path):
             return NOBODY  # answered with any key or none, even while the store is unreachable
@@ -179,11 +179,11 @@ class Guard:
             )
 
     async def _identify(self, visit: GuardedRequest) -> Caller:
-        authenticator, is_by_memory = self.services.authenticator, visit.path in BY_MEMORY
-        admitting = (authenticator.admit_by_memory if is_by_memory else authenticator.admit)(visit)
+        authenticator, uses_cache = self.services.authenticator, visit.path in CACHED_KEYS_PATHS
+        admitting = (authenticator.admit_from_cache if uses_cache else authenticator.admit)(visit)
         if visit.session is None:
             return await admitting
-        patience = store_probe.PATIENCE if is_by_memory else authenticator.patience
+        patience = store_probe.PATIENCE if uses_cache else authenticator.patience
         return await self.services.background_tasks.within(
             patience, admitting
         )  # only the store knows sessions
@@ -227,7 +227,7 @@ class Guard:
         most = paths.largest_body(visit.method, visit.path, self.settings.body_bytes)
         if not paths.is_hook(visit.path):
             return most
-        finding = book_of(self.services).at(visit.path.removeprefix(paths.HOOKS))
+        finding = webhooks_of(self.services).at(visit.path.removeprefix(paths.HOOKS))
         webhook = await self.services.background_tasks.within(self.services.authenticator.patience, finding)
         if webhook is None:
             self._spend_public_call(visit)
@@ -245,9 +245,9 @@ class Guard:
         if paths.is_hook(visit.path) and not self.services.authenticator.is_open:
             return  # tunnels and proxies deliver webhooks under other names
         if visit.host is None or not self._is_ours(visit.host.name):
-            said = visit.headers.get("host", "")[:100]
+            host = visit.headers.get("host", "")[:100]
             raise WrongHost(
-                f"'Host: {said}' is not a name of this server; list it with the server's names if it is"
+                f"'Host: {host}' is not a name of this server; list it with the server's names if it is"
             )
 
     def _is_ours(self, name: str) -> bool:
@@ -276,7 +276,7 @@ class Guard:
         encoding = visit.headers.get("content-encoding", "identity").strip().lower()
         if encoding != "identity":
             raise UnsupportedMedia(
-                f"a body with 'Content-Encoding: {encoding[:100]}' is not taken; send it as it is, without an encoding"
+                f"a body with 'Content-Encoding: {encoding[:100]}' is not accepted; send it without an encoding"
             )
         if paths.is_hook(visit.path):
             return
@@ -284,7 +284,7 @@ class Guard:
         if visit.media not in taken:
             said = f"of type {visit.media[:100]!r}" if visit.media else "without a type"
             wanted = " or ".join(f"'Content-Type: {each}'" for each in named)
-            raise UnsupportedMedia(f"a body {said} is not taken here; send it with {wanted}")
+            raise UnsupportedMedia(f"a body {said} is not accepted here; send it with {wanted}")
 
 
 def _types_at(path: str) -> tuple[frozenset[str], tuple[str, ...]]:

@@ -131,9 +131,9 @@ class _Maker:
     def made(self, schema: Mapping[str, Any], name: str = "", depth: int = 0) -> Any:
         if "$ref" in schema:
             return self.made(self.schemas[schema["$ref"].rpartition("/")[2]], name, depth)
-        told = schema.get("example", schema.get("examples", [NOTHING])[0])
-        if told is not NOTHING:
-            return self._whole(told, schema, depth)
+        example = schema.get("example", schema.get("examples", [NOTHING])[0])
+        if example is not NOTHING:
+            return self._whole(example, schema, depth)
         if "const" in schema or "enum" in schema:
             return schema.get("const", schema.get("enum", [None])[0])
         if "anyOf" in schema:
@@ -143,13 +143,16 @@ class _Maker:
             return usual
         return self._by_type(schema, depth)
 
-    def _whole(self, told: Any, schema: Mapping[str, Any], depth: int) -> Any:
+    def _whole(self, example: Any, schema: Mapping[str, Any], depth: int) -> Any:
         """Return the example with all its fields: the framework omits every null of an example, also for required
         fields."""
-        if not isinstance(told, dict) or "properties" not in schema:
-            return told
-        missing = [name for name in schema.get("required", ()) if name not in told]
-        return {**told, **{name: self.made(schema["properties"][name], name, depth + 1) for name in missing}}
+        if not isinstance(example, dict) or "properties" not in schema:
+            return example
+        missing = [name for name in schema.get("required", ()) if name not in example]
+        return {
+            **example,
+            **{name: self.made(schema["properties"][name], name, depth + 1) for name in missing},
+        }
 
     def _one_of(self, schema: Mapping[str, Any], name: str, depth: int) -> Any:
         """Return an example of an optional or union value: null if allowed and either typical or too deeply nested."""
@@ -221,9 +224,9 @@ SCHEMES = {
         "description": "As `POST /v1/session` sets it.",
     },
 }
-EITHER: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
+ANY_SECURITY: list[dict[str, list[str]]] = [{"key": []}, {"session": []}, {}]
 """A key, a session, or neither on a server without keys."""
-UNSEEN: tuple[type[BaseModel], ...] = (Problem, DefinitionSource, GraphDocument)
+SCHEMA_ONLY: tuple[type[BaseModel], ...] = (Problem, DefinitionSource, GraphDocument)
 """Models of bodies that the framework does not read or write itself."""
 
 
@@ -231,7 +234,7 @@ def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> No
     """Install the document. ``described`` renders the document of all routes."""
     _describe_access(application, described)
     application.add_api_route(OPENAPI, _Document(application).reply, include_in_schema=False)
-    application.add_api_route("/", _to_the_reference, include_in_schema=False)
+    application.add_api_route("/", _redirect_to_reference, include_in_schema=False)
     for path, (name, media) in FILES.items():
         application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
 
@@ -249,7 +252,7 @@ def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any
         _summarize(document)
         complete(document)
         components["securitySchemes"] = SCHEMES
-        document["security"] = EITHER
+        document["security"] = ANY_SECURITY
         return document
 
     application.openapi = with_access  # type: ignore[method-assign]
@@ -257,7 +260,7 @@ def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any
 
 def _unseen_schemas() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(model, "validation") for model in UNSEEN], ref_template="#/components/schemas/{model}"
+        [(model, "validation") for model in SCHEMA_ONLY], ref_template="#/components/schemas/{model}"
     )
     return dict(found["$defs"])
 
@@ -333,7 +336,7 @@ class _File:
         return f'"{blake2b(self.content, digest_size=12).hexdigest()}"'
 
 
-async def _to_the_reference() -> RedirectResponse:
+async def _redirect_to_reference() -> RedirectResponse:
     """Redirect the root to the API reference, for visitors with a browser."""
     return RedirectResponse("/docs")
 

@@ -80,7 +80,7 @@ def takes_forms(path: str) -> bool:
     return path.startswith(APPROVAL_PAGES)
 
 
-def is_rationed(method: str, path: str) -> bool:
+def has_rate_limit(method: str, path: str) -> bool:
     """Whether a public route queries the store for what a caller claims: such routes have a rate limit per address."""
     return (path == SESSION and method == "POST") or (
         path.startswith(APPROVAL_PAGES) and path != APPROVAL_PAGES + STYLE_SHEET
@@ -113,17 +113,17 @@ class EncodedSlashes:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        came = scope["path"]
+        original = scope["path"]
 
         async def answered(message: Message) -> None:
-            scope["path"] = came
+            scope["path"] = original
             await send(message)
 
         scope["path"] = separated(scope)
         try:
             await self.app(scope, receive, answered)
         finally:
-            scope["path"] = came
+            scope["path"] = original
 
 
 def separated(scope: Scope) -> str:

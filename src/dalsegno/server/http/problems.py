@@ -279,13 +279,13 @@ def _message_of(finding: _Finding) -> str:
 
 
 def install(application: FastAPI) -> None:
-    application.add_exception_handler(DalSegnoError, _ours)
+    application.add_exception_handler(DalSegnoError, _known_error)
     application.add_exception_handler(RequestValidationError, _malformed)
     application.add_exception_handler(HTTPException, _framework)
     application.add_exception_handler(Exception, _unexpected)
 
 
-async def _ours(request: Request, error: Exception) -> ProblemResponse:
+async def _known_error(request: Request, error: Exception) -> ProblemResponse:
     if not isinstance(error, DalSegnoError):
         return await _unexpected(request, error)
     if status_of(error) >= 500:
@@ -325,8 +325,8 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
     status = error.status_code if isinstance(error, HTTPException) else 500
     codes = {404: NotFound.code, 405: BadRequest.code}
     details = {
-        404: f"there is nothing at {_path_of(request)}",
-        405: f"{request.method} is not possible at {_path_of(request)}",
+        404: f"there is no route at {_path_of(request)}",
+        405: f"{request.method} is not allowed at {_path_of(request)}",
     }
     if isinstance(error.__cause__, DalSegnoError):
         return problem_of(error.__cause__)

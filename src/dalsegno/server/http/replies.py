@@ -127,7 +127,7 @@ class _Left:
 
 
 def streamed_object(
-    members: Mapping[str, Callable[[], Awaitable[Stored]]], hang_up: Callable[[], None]
+    members: Mapping[str, Callable[[], Awaitable[Stored]]], close_connection: Callable[[], None]
 ) -> StreamingResponse:
     """Stream an object whose members are read one after the other while it is sent. If a member no longer exists,
     the connection is closed before the reply is complete."""
@@ -145,8 +145,8 @@ def streamed_object(
                     await asyncio.sleep(0)
                 before = b","
         except DalSegnoError as error:
-            logger.warning("a reply with large values was broken off: %s", error)
-            hang_up()
+            logger.warning("a reply with large values was aborted: %s", error)
+            close_connection()
             await asyncio.sleep(0)
         yield b"}" if members else b"{}"
 
@@ -211,7 +211,7 @@ async def _hold(services: ServerServices, size: int) -> None:
         return
     key, weight, lane = requester.get().key, min(size, services.settings.large_bytes), services.large_values
     await lane.enter(key, weight)
-    watch = _Watch(lane, services.settings.reply_seconds + size / LEAST_RATE, deadlines.hanging_up())
+    watch = _Watch(lane, services.settings.reply_seconds + size / LEAST_RATE, deadlines.closing_connection())
 
     def over() -> None:
         watch.stop()
@@ -223,9 +223,9 @@ async def _hold(services: ServerServices, size: int) -> None:
 class _Watch:
     """A timer that disconnects a slow client while other calls wait."""
 
-    def __init__(self, lane: Lane, seconds: float, hang_up: Callable[[], None]) -> None:
+    def __init__(self, lane: Lane, seconds: float, close_connection: Callable[[], None]) -> None:
         self._lane = lane
-        self._hang_up = hang_up
+        self._close_connection = close_connection
         self._timer = asyncio.get_running_loop().call_later(seconds, self._look)
 
     def stop(self) -> None:
@@ -233,5 +233,5 @@ class _Watch:
 
     def _look(self) -> None:
         if self._lane.waiting:
-            self._hang_up()
+            self._close_connection()
         self._timer = asyncio.get_running_loop().call_later(LATE_EVERY, self._look)

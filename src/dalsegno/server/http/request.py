@@ -92,13 +92,15 @@ class GuardedRequest:
         """Whether an origin equals ``Host``. A proxy may terminate TLS without saying so: then only the default
         ports of http and https match."""
         scheme, _, place = origin.lower().partition("://")
-        theirs = _read_host(place)
-        if scheme not in DEFAULT_PORTS or theirs is None or self.host is None:
+        origin_host = _read_host(place)
+        if scheme not in DEFAULT_PORTS or origin_host is None or self.host is None:
             return False
         if self.is_https and scheme != "https":
             return False
         default = DEFAULT_PORTS[scheme]
-        return theirs.name == self.host.name and (theirs.port or default) == (self.host.port or default)
+        return origin_host.name == self.host.name and (origin_host.port or default) == (
+            self.host.port or default
+        )
 
     @cached_property
     def session(self) -> str | None:

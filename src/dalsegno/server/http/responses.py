@@ -64,7 +64,9 @@ ALWAYS = (
 HTTPS_ONLY = (b"strict-transport-security", b"max-age=31536000")
 
 
-def dressed(send: Send, visit: GuardedRequest, more: tuple[tuple[bytes, bytes], ...] = ()) -> Send:
+def with_default_headers(
+    send: Send, visit: GuardedRequest, more: tuple[tuple[bytes, bytes], ...] = ()
+) -> Send:
     """Wrap ``send`` to add the headers; headers that a route has set itself are kept."""
 
     async def with_headers(message: Message) -> None:

@@ -18,7 +18,7 @@ from dalsegno.wiring import sqlite_path
 SLOW = 0.25
 LATE = 5.0
 """Seconds by which a timer may be overdue."""
-LITTLE_SPACE, NO_SPACE = 1024**3, 64 * 1024**2
+LOW_SPACE, NO_SPACE = 1024**3, 64 * 1024**2
 BACKLOG = 1000
 NAMED = 10
 """Queues or workers that are named; the rest is counted."""
@@ -55,7 +55,7 @@ def _disk(services: ServerServices) -> list[Part]:
         free = shutil.disk_usage(sqlite_path(services.app.url).parent).free
     except (OSError, DalSegnoError) as error:
         return [Part(name="disk", status="degraded", detail=str(error))]
-    status: HealthStatus = "down" if free < NO_SPACE else "degraded" if free < LITTLE_SPACE else "ok"
+    status: HealthStatus = "down" if free < NO_SPACE else "degraded" if free < LOW_SPACE else "ok"
     return [Part(name="disk", status=status, detail=f"{free / 1024**3:.1f} GiB free")]
 
 
@@ -67,7 +67,7 @@ def _timers(services: ServerServices) -> list[Part]:
     silent = services.client.stack.ledger.now() - timers.looked_at
     lag = timers.lag()
     if silent > 3 * timers.longest_sleep():
-        return [Part(name="timers", status="degraded", detail="do not come round any more", seconds=silent)]
+        return [Part(name="timers", status="degraded", detail="are no longer checked", seconds=silent)]
     late = lag > LATE
     detail = "late" if late else "on time"
     return [Part(name="timers", status="degraded" if late else "ok", detail=detail, seconds=lag)]
@@ -107,11 +107,13 @@ async def _queues(services: ServerServices) -> Part:
     longest = max(now - view.oldest if view.oldest is not None else 0.0 for view in unserved)
     declarations = services.client.declarations
     remote = [view for view in unserved if await remote_queue(declarations, living, view.queue) is not None]
-    ours = [view for view in unserved if view not in remote]
-    told = [f"no program claims {_listed(remote)}"] if remote else []
-    if ours:
-        told.append(f"no living worker serves {_listed(ours)}; start one with `dalsegno worker{_flag(ours)}`")
-    return Part(name="queues", status="degraded", detail="; ".join(told), seconds=max(longest, 0.0))
+    served_by_app = [view for view in unserved if view not in remote]
+    sentences = [f"no program claims {_listed(remote)}"] if remote else []
+    if served_by_app:
+        sentences.append(
+            f"no live worker serves {_listed(served_by_app)}; start one with `dalsegno worker{_flag(served_by_app)}`"
+        )
+    return Part(name="queues", status="degraded", detail="; ".join(sentences), seconds=max(longest, 0.0))
 
 
 def _listed(queues: Sequence[QueueView]) -> str:
@@ -127,7 +129,7 @@ def _flag(unserved: Sequence[QueueView]) -> str:
 
 def _webhooks(services: ServerServices) -> list[Part]:
     """Check for webhooks whose last delivery could not be checked on this server."""
-    unchecked = sorted(services.reception.unchecked.items())
+    unchecked = sorted(services.delivery_limits.unchecked.items())
     if not unchecked:
         return []
     named = "; ".join(f"'{webhook}': {why}" for webhook, why in unchecked[:NAMED])

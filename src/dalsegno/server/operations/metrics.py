@@ -35,9 +35,9 @@ PATIENCE = 5.0
 """Seconds in which the store must answer. Longer than for health: the query is larger, and scrapers wait longer."""
 LONGEST_OUTBOX = 10_000
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
-BROKE = 500
+SERVER_ERROR = 500
 """Status counted for a request that fails before it has replied, which is a bug."""
-HUNG_UP = 499
+CLIENT_CLOSED = 499
 """Status counted for callers that disconnect before their request has arrived, or send no HTTP, as in nginx."""
 QUEUES = 200
 """Queues with a series of their own: the longest ones."""
@@ -74,7 +74,7 @@ async def exposition(services: Metered) -> bytes:
 
 
 async def end_look(stack: Stack) -> None:
-    await _looks.end(stack, store_probe.PARTING)
+    await _looks.end(stack, store_probe.END_SECONDS)
 
 
 async def _look_in_time(stack: Stack) -> Look | None:
@@ -195,7 +195,7 @@ def _histogram(name: str, about: str, counts: Histogram) -> Metric:
 
 
 class Counted:
-    """Middleware that counts every reply by route and status; disconnected callers count as `HUNG_UP`."""
+    """Middleware that counts every reply by route and status; disconnected callers count as `CLIENT_CLOSED`."""
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
         self.app = app
@@ -215,10 +215,10 @@ class Counted:
 
         try:
             await self.app(scope, receive, noted)
-            status = status or HUNG_UP
+            status = status or CLIENT_CLOSED
         finally:
             method = scope["method"] if scope["method"] in METHODS else "OTHER"
-            self.meter.answered(method, _route(scope), status or BROKE, time.perf_counter() - began)
+            self.meter.answered(method, _route(scope), status or SERVER_ERROR, time.perf_counter() - began)
 
 
 def _route(scope: Scope) -> str:

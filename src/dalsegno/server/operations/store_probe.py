@@ -56,11 +56,11 @@ class StoreProbe(Generic[T]):
             return question.task.result()
         raise Unavailable(f"the store did not answer within {patience:g} s")
 
-    async def end(self, stack: Stack, parting: float) -> None:
-        """End the queries before the store is closed, within ``parting`` seconds."""
+    async def end(self, stack: Stack, patience: float) -> None:
+        """End the queries before the store is closed, within ``patience`` seconds."""
         if (question := self._open.get(id(stack))) is not None:
             question.give_up()
-            await asyncio.wait({question.task}, timeout=parting)
+            await asyncio.wait({question.task}, timeout=patience)
 
     def _put(self, stack: Stack) -> ProbeQuestion[T]:
         question = ProbeQuestion(asyncio.create_task(self._question(stack), name=self._name))
@@ -76,7 +76,7 @@ class StoreProbe(Generic[T]):
 
 PATIENCE = 2.0
 """Seconds in which the store must answer."""
-PARTING = 1.0
+END_SECONDS = 1.0
 """Seconds that an abandoned probe has to end when a server stops."""
 NOBODY = "00000000000000000000000000000000"
 
@@ -88,7 +88,7 @@ async def ask_store(stack: Stack) -> float:
 
 
 async def end_look(stack: Stack) -> None:
-    await _reach.end(stack, PARTING)
+    await _reach.end(stack, END_SECONDS)
 
 
 async def _look(stack: Stack) -> float:

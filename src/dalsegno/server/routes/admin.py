@@ -44,7 +44,7 @@ from dalsegno.server.schemas.admin import (
     Tested,
 )
 from dalsegno.server.services import ServerServices, Services
-from dalsegno.server.webhooks import book_of
+from dalsegno.server.webhooks import webhooks_of
 
 alerts_router = APIRouter(prefix="/alerts", tags=["alerts"], route_class=Route)
 
@@ -54,7 +54,7 @@ Id = Annotated[str, Path(max_length=100, description="The alert's id.", examples
 @alerts_router.get("", operation_id="list_alerts", dependencies=[needs("read")])
 async def alerts(services: Services, limit: Limit = 100, cursor: Cursor = None) -> Page[AlertInfo]:
     """Lists all alerts by id."""
-    found = await Alerting(services).book.page(from_cursor(cursor) or "", limit + 1)
+    found = await Alerting(services).alert_records.page(from_cursor(cursor) or "", limit + 1)
     items = [await _info(services, alert) for alert in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
@@ -62,7 +62,7 @@ async def alerts(services: Services, limit: Limit = 100, cursor: Cursor = None) 
 @alerts_router.get("/{id}", operation_id="get_alert", dependencies=[needs("read")])
 async def alert(services: Services, id: Id) -> AlertInfo:
     """Returns one alert and the outcome of its last message."""
-    return await _info(services, await Alerting(services).book.get(id))
+    return await _info(services, await Alerting(services).alert_records.get(id))
 
 
 @alerts_router.put(
@@ -72,7 +72,7 @@ async def put_alert(services: Services, id: Id, setting: AlertSetting, response:
     """Creates an alert (201) or changes it (200). It reports failures from now on; if it cannot, a `warning` says
     why. A new receiver gets a `secret` that signs its messages; it is shown only once."""
     now = services.client.stack.clock.now()
-    saved = await Alerting(services).book.put(setting.named(id, now), setting.url)
+    saved = await Alerting(services).alert_records.put(setting.named(id, now), setting.url)
     if saved.is_new:
         response.status_code = status.HTTP_201_CREATED
     info = await _info(services, saved.alert)
@@ -85,7 +85,7 @@ async def rotate_alert_secret(services: Services, id: Id, request: RotateRequest
     previous one, too."""
     overlap = read_duration(request.overlap, "/body/overlap")
     now = services.client.stack.clock.now()
-    return RotatedSecret(secret=await Alerting(services).book.rotate(id, overlap, now))
+    return RotatedSecret(secret=await Alerting(services).alert_records.rotate(id, overlap, now))
 
 
 @alerts_router.delete(
@@ -96,7 +96,7 @@ async def rotate_alert_secret(services: Services, id: Id, request: RotateRequest
 )
 async def remove_alert(services: Services, id: Id) -> None:
     """Removes an alert. Failures that are waiting are not reported either."""
-    await Alerting(services).book.remove(id)
+    await Alerting(services).alert_records.remove(id)
 
 
 @alerts_router.post("/{id}/test", operation_id="test_alert", dependencies=[needs("admin")])
@@ -104,7 +104,7 @@ async def test(services: Services, id: Id) -> Tested:
     """Sends a test message now and returns whether the receiver accepted it."""
     alerting = Alerting(services)
     try:
-        await alerting.test(await alerting.book.get(id))
+        await alerting.test(await alerting.alert_records.get(id))
     except NotDelivered as error:
         return Tested(delivered=False, error=str(error))
     return Tested(delivered=True)
@@ -120,9 +120,7 @@ async def _missing_workflow(services: ServerServices, alert: Alert) -> str | Non
     archive = services.client.stack.archive
     if alert.workflow is None or await archive.definition(alert.workflow) is not None:
         return None
-    return (
-        f"no workflow '{alert.workflow}' is deployed in this store: there is nothing to tell of until one is"
-    )
+    return f"no workflow '{alert.workflow}' is deployed in this store: there is nothing to alert about until one is"
 
 
 audit_router = APIRouter(prefix="/audit", tags=["access"], route_class=Route)
@@ -142,7 +140,7 @@ def _before(cursor: str | None) -> int | None:
     if place is None:
         return None
     if not (place.isascii() and place.isdecimal() and len(place) < 19):
-        raise InvalidInput("'cursor' is none that this server gave out; leave it away to begin anew")
+        raise InvalidInput("'cursor' was not given out by this server; omit it to start from the beginning")
     return int(place)
 
 
@@ -193,7 +191,7 @@ async def put_credential(
 async def remove_credential(services: Services, name: Name) -> None:
     """Removes a credential. Runs that need it fail from now on. A credential that a webhook uses to check its
     deliveries cannot be removed (409)."""
-    await book_of(services).remove_credential(name)
+    await webhooks_of(services).remove_credential(name)
 
 
 keys_router = APIRouter(prefix="/keys", tags=["access"], route_class=Route)
@@ -209,7 +207,7 @@ async def add(services: Services, request: KeyRequest, http: Request) -> NewKey:
     `worker`) names the queues whose tasks it may claim, or `*`."""
     by = caller_of(http).name
     quotas = read_quotas(request.quotas.named() if request.quotas is not None else {})
-    key, text = await services.authenticator.book.add(
+    key, text = await services.authenticator.key_records.add(
         request.name, request.scopes, request.expires, by, request.queues, quotas
     )
     services.authenticator.look_again()
@@ -226,7 +224,7 @@ async def keys(
     """Lists all keys by id, without their secrets, which cannot be shown again. Each key has its quotas and their
     use; the use of rates and streams is that of the server that answers."""
     after = from_cursor(cursor) or ""
-    found = sorted(await services.authenticator.book.all(), key=lambda key: key.id)
+    found = sorted(await services.authenticator.key_records.all(), key=lambda key: key.id)
     found = [key for key in found if key.id > after and (revoked or key.revoked_at is None)]
     archive, usage = services.client.stack.archive, services.usage
     items = [KeyInfo.of(key, await usage.usage_of(archive, key.id)) for key in found[:limit]]
@@ -236,9 +234,9 @@ async def keys(
 @keys_router.patch("/{key}", operation_id="update_key", dependencies=[needs("admin")])
 async def change(services: Services, key: KeyId, request: KeyChange) -> KeyInfo:
     """Changes queues and quotas of a key: on this server at once, on other servers of this store within seconds."""
-    found = await services.authenticator.book.find(key)
+    found = await services.authenticator.key_records.find(key)
     quotas = request.quotas.named() if request.quotas is not None else {}
-    changed = await services.authenticator.book.set(found.id, queues=request.queues, quotas=quotas)
+    changed = await services.authenticator.key_records.set(found.id, queues=request.queues, quotas=quotas)
     services.authenticator.look_again()
     return KeyInfo.of(changed)
 
@@ -246,8 +244,8 @@ async def change(services: Services, key: KeyId, request: KeyChange) -> KeyInfo:
 @keys_router.delete("/{key}", operation_id="revoke_key", dependencies=[needs("admin")])
 async def revoke(services: Services, key: KeyId) -> KeyInfo:
     """Revokes a key: it is refused on this server at once, on other servers of this store within seconds."""
-    found = await services.authenticator.book.find(key)
-    revoked = await services.authenticator.book.revoke(found.id)
+    found = await services.authenticator.key_records.find(key)
+    revoked = await services.authenticator.key_records.revoke(found.id)
     services.authenticator.look_again()
     return KeyInfo.of(revoked)
 

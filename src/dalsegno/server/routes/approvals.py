@@ -14,7 +14,7 @@ from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.approvals.links import Found, Links, approval_cursor, approval_place
 from dalsegno.server.approvals.page import data_of, ending_page, question_page, thanks_page
 from dalsegno.server.auth.access import Caller, needs
-from dalsegno.server.executions.filters import Cursor, Limit, Page, not_given_out
+from dalsegno.server.executions.filters import Cursor, Limit, Page, unknown_cursor
 from dalsegno.server.http.openapi import FOLDER
 from dalsegno.server.http.problems import MEDIA_TYPE, REFERENCE
 from dalsegno.server.http.route import Route
@@ -81,7 +81,7 @@ async def of_execution(
     """Lists open approvals of one execution and its unfinished children, oldest first."""
     after = approval_place(cursor)
     if after is not None and not await is_within(services.client.stack.archive, after.execution, execution):
-        raise not_given_out()
+        raise unknown_cursor()
     return _page(await services.client.approvals(execution, limit + 1, after), limit)
 
 

@@ -128,4 +128,4 @@ async def protect(services: Services, name: Name, http: Request) -> ProtectedNam
 async def unprotect(services: Services, name: Name) -> None:
     """Ends the protection by an admin. A name that a credential lists stays protected."""
     if not await services.engine.vault.protected_names.unprotect(name):
-        raise NotFound(f"no admin protects the name '{name}'")
+        raise NotFound(f"the name '{name}' is not protected by an admin")

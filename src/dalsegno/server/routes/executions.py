@@ -83,7 +83,7 @@ async def start(
     if request.workflow is not None:
         raise InvalidInput("/body: give either 'workflow' or 'definition'")
     if request.version is not None:
-        raise InvalidInput("/body/version: 'definition' is a version of its own; leave 'version' away")
+        raise InvalidInput("/body/version: 'definition' is one version already; omit 'version'")
     services.usage.count_starts(caller)
     plan = plan_of(services, request)
     started = await start_inline(services, caller, request.definition, request.input, options, plan)
@@ -137,7 +137,7 @@ async def results(services: Services, execution: ExecutionId) -> Any:
     view = await with_results(services, execution)
     if not is_large(view):
         return dict(await services.client.stored_context(execution))
-    return streamed_object(await services.client.context_readers(execution), deadlines.hanging_up())
+    return streamed_object(await services.client.context_readers(execution), deadlines.closing_connection())
 
 
 @executions_router.get(

@@ -24,7 +24,7 @@ from dalsegno.engine.worker.directory import list_workers, served_queues
 from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError, NotFound, Unavailable
 from dalsegno.server.auth.access import caller_of, needs
-from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, not_given_out, to_cursor
+from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor, unknown_cursor
 from dalsegno.server.http.route import Route
 from dalsegno.server.operations.health import examine
 from dalsegno.server.operations.metrics import exposition
@@ -82,15 +82,15 @@ def _cursor(place: DeadPlace) -> str:
 
 
 def _place(cursor: str | None) -> DeadPlace | None:
-    told = from_cursor(cursor)
-    if told is None:
+    before = from_cursor(cursor)
+    if before is None:
         return None
     try:
-        place = msgspec.json.decode(told, type=DeadPlace)
+        place = msgspec.json.decode(before, type=DeadPlace)
     except msgspec.DecodeError:
-        raise not_given_out() from None
+        raise unknown_cursor() from None
     if "\0" in place.id:
-        raise not_given_out()
+        raise unknown_cursor()
     return place
 
 

@@ -24,7 +24,7 @@ Name = Annotated[str, Path(max_length=200, description="The schedule's name.", e
 Times = Annotated[int, Query(ge=1, le=100, description="How many of its next times.")]
 
 
-def book_of(services: ServerServices) -> ScheduleRecords:
+def schedules_of(services: ServerServices) -> ScheduleRecords:
     client = services.client
     return ScheduleRecords(client.stack, client.committer, client.definitions)
 
@@ -33,7 +33,7 @@ def book_of(services: ServerServices) -> ScheduleRecords:
 async def schedules(services: Services, limit: Limit = 100, cursor: Cursor = None) -> Page[ScheduleInfo]:
     """Lists all schedules that have not ended, and those that failed, by name; each with its next time."""
     after = from_cursor(cursor) or ""
-    found = [view for view in await book_of(services).list() if view.name > after]
+    found = [view for view in await schedules_of(services).list() if view.name > after]
     items = [ScheduleInfo.of(view) for view in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].name) if len(found) > limit else None)
 
@@ -43,7 +43,7 @@ async def schedules(services: Services, limit: Limit = 100, cursor: Cursor = Non
 )
 async def add(services: Services, request: ScheduleRequest) -> ScheduleInfo:
     """Creates a schedule. A name in use is refused (409), unless `replace` is true."""
-    view = await book_of(services).add(
+    view = await schedules_of(services).add(
         request.named(request.name), replace=request.replace, allow_unknown=request.allow_unknown
     )
     return ScheduleInfo.of(view)
@@ -52,14 +52,14 @@ async def add(services: Services, request: ScheduleRequest) -> ScheduleInfo:
 @router.post("/{name:whole}/pause", operation_id="pause_schedule", dependencies=[needs("run")])
 async def pause(services: Services, name: Name) -> ScheduleInfo:
     """Pauses a schedule: no time fires until it is resumed; times that passed meanwhile then count as missed."""
-    await book_of(services).pause(name)
+    await schedules_of(services).pause(name)
     return await _shown(services, name)
 
 
 @router.post("/{name:whole}/resume", operation_id="resume_schedule", dependencies=[needs("run")])
 async def resume(services: Services, name: Name) -> ScheduleInfo:
     """Resumes a schedule: its times fire again."""
-    await book_of(services).resume(name)
+    await schedules_of(services).resume(name)
     return await _shown(services, name)
 
 
@@ -81,7 +81,7 @@ async def trigger(
     returns the existing execution (200 instead of 201)."""
     caller = caller_of(http)
     services.usage.count_starts(caller)
-    order = await book_of(services).trigger(name, idempotency_key)
+    order = await schedules_of(services).trigger(name, idempotency_key)
     starter = await services.usage.starter_unless(services.client.stack.archive, caller, order.execution)
     started = await services.client.launcher.start_ordered(order, starter)
     return await answer_for(services, started, response)
@@ -101,12 +101,12 @@ async def schedule(services: Services, name: Name, times: Times = SHOWN_TIMES) -
 )
 async def put(services: Services, name: Name, setting: ScheduleSetting, response: Response) -> ScheduleInfo:
     """Creates a schedule (201) or changes its settings (200); its counters are kept."""
-    book, is_new = book_of(services), False
+    schedules, is_new = schedules_of(services), False
     try:
-        is_new = (await book.describe(name, 1)).state not in UNDER_WAY
+        is_new = (await schedules.describe(name, 1)).state not in UNDER_WAY
     except NotFound:
         is_new = True
-    view = await book.add(setting.named(name), replace=True, allow_unknown=setting.allow_unknown)
+    view = await schedules.add(setting.named(name), replace=True, allow_unknown=setting.allow_unknown)
     if is_new:
         response.status_code = status.HTTP_201_CREATED
     return ScheduleInfo.of(view)
@@ -120,8 +120,8 @@ async def put(services: Services, name: Name, setting: ScheduleSetting, response
 )
 async def remove(services: Services, name: Name) -> None:
     """Removes a schedule: no time fires any more. Executions it started continue."""
-    await book_of(services).remove(name)
+    await schedules_of(services).remove(name)
 
 
 async def _shown(services: ServerServices, name: str, times: int = SHOWN_TIMES) -> ScheduleInfo:
-    return ScheduleInfo.of(await book_of(services).describe(name, times))
+    return ScheduleInfo.of(await schedules_of(services).describe(name, times))

@@ -53,7 +53,7 @@ async def claim(services: Services, asked: ClaimRequest, request: Request) -> Cl
             asked.limit,
             asked.wait,
             tasks=asked.tasks,
-            gone=_hung_up(services, request),
+            gone=_client_gone(services, request),
             by=_claimant_of(request),
         )
     return Claimed(
@@ -188,7 +188,7 @@ def _claimant_of(request: Request) -> Claimant:
     return Claimant(caller.key or "", caller.name, caller.queues, is_operator)
 
 
-def _hung_up(services: ServerServices, request: Request) -> Callable[[], Awaitable[bool]]:
+def _client_gone(services: ServerServices, request: Request) -> Callable[[], Awaitable[bool]]:
     """Return a check that is true once the caller has disconnected or the server stops."""
 
     async def gone() -> bool:

@@ -24,7 +24,7 @@ from dalsegno.server.http.route import Route
 from dalsegno.server.schemas.values import stored
 from dalsegno.server.schemas.webhooks import HookReply, WebhookInfo, WebhookSetting
 from dalsegno.server.services import ServerServices, Services
-from dalsegno.server.webhooks import Delivery, Taken, book_of, result_of, take
+from dalsegno.server.webhooks import Delivery, Taken, result_of, take, webhooks_of
 
 hooks_router = APIRouter(prefix="/hooks", tags=["webhooks"])
 
@@ -59,12 +59,14 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 async def receive(services: Services, request: Request, path: HookPath) -> Response:
     """Receives a delivery. It starts the webhook's workflow with `{body, query, headers, method, path}`; a repeated
     delivery starts nothing and gets the execution of the first one."""
-    webhook = await book_of(services).at(path)
+    webhook = await webhooks_of(services).at(path)
     if webhook is None:
         raise NotFound(f"there is no webhook at {request.url.path[:200]}")
     if request.method not in webhook.methods:
         allowed = {"Allow": ", ".join(webhook.methods)}
-        return problem(405, BadRequest.code, f"this webhook does not take {request.method}", headers=allowed)
+        return problem(
+            405, BadRequest.code, f"this webhook does not accept {request.method}", headers=allowed
+        )
     taken = await take(services, webhook, await _delivery(request, path))
     if webhook.sync_seconds is None:
         return _started(taken, await services.client.outline(taken.execution))
@@ -118,7 +120,7 @@ Id = Annotated[str, Path(max_length=100, description="The webhook's id.", exampl
 @webhooks_router.get("", operation_id="list_webhooks", dependencies=[needs("read")])
 async def webhooks(services: Services, limit: Limit = 100, cursor: Cursor = None) -> Page[WebhookInfo]:
     """Lists all webhooks by id, without their secrets."""
-    found = await book_of(services).page(from_cursor(cursor) or "", limit + 1)
+    found = await webhooks_of(services).page(from_cursor(cursor) or "", limit + 1)
     items = [await _shown(services, each) for each in found[:limit]]
     return Page(items=items, next=to_cursor(items[-1].id) if len(found) > limit else None)
 
@@ -126,7 +128,7 @@ async def webhooks(services: Services, limit: Limit = 100, cursor: Cursor = None
 @webhooks_router.get("/{id}", operation_id="get_webhook", dependencies=[needs("read")])
 async def webhook(services: Services, id: Id) -> WebhookInfo:
     """Returns one webhook, without its secret: no call returns that."""
-    return await _shown(services, await book_of(services).get(id))
+    return await _shown(services, await webhooks_of(services).get(id))
 
 
 @webhooks_router.put(
@@ -139,7 +141,7 @@ async def put(services: Services, id: Id, setting: WebhookSetting, response: Res
     """Creates a webhook (201) or changes it (200). It accepts deliveries at once; if it cannot, a `warning` says
     why."""
     now = services.client.stack.clock.now()
-    made, is_new = await book_of(services).put(setting.named(id, now), setting.secret)
+    made, is_new = await webhooks_of(services).put(setting.named(id, now), setting.secret)
     if is_new:
         response.status_code = status.HTTP_201_CREATED
     return await _shown(services, made)
@@ -153,9 +155,9 @@ async def put(services: Services, id: Id, setting: WebhookSetting, response: Res
 )
 async def remove(services: Services, id: Id) -> None:
     """Removes a webhook and its secret. Deliveries get 404 from now on."""
-    await book_of(services).remove(id)
+    await webhooks_of(services).remove(id)
 
 
 async def _shown(services: ServerServices, webhook: Webhook) -> WebhookInfo:
-    problem = await book_of(services).problem(webhook)
+    problem = await webhooks_of(services).problem(webhook)
     return WebhookInfo.of(webhook, problem or await missing_workflow(services.client.stack.archive, webhook))

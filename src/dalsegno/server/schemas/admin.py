@@ -84,8 +84,8 @@ class QuotaUses(BaseModel):
     stored_executions: QuotaUseInfo = QuotaUseInfo()
 
     @staticmethod
-    def of(told: Mapping[str, QuotaUse]) -> QuotaUses:
-        return QuotaUses(**{name: QuotaUseInfo(limit=use.limit, used=use.used) for name, use in told.items()})
+    def of(uses: Mapping[str, QuotaUse]) -> QuotaUses:
+        return QuotaUses(**{name: QuotaUseInfo(limit=use.limit, used=use.used) for name, use in uses.items()})
 
 
 class KeyRequest(Asked, BaseModel):

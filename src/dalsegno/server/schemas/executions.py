@@ -170,7 +170,7 @@ class ExecutionInfo(BaseModel):
     @staticmethod
     def fields(view: ExecutionView) -> dict[str, Any]:
         return {
-            **_what_starts_say(view),
+            **_start_fields(view),
             "state": view.state,
             "ended_at": maybe_moment(view.ended_at),
             "paused_at": maybe_moment(view.paused_at),
@@ -202,10 +202,10 @@ class Execution(ExecutionInfo):
     def begun(cls, begun: StartReply) -> Execution:
         """Return the execution in the state in which its start left it."""
         new = begun.execution
-        return cls(**_what_starts_say(new), state=begun.state, events=begun.events, input=stored(new.input))
+        return cls(**_start_fields(new), state=begun.state, events=begun.events, input=stored(new.input))
 
 
-def _what_starts_say(of: NewExecution | ExecutionView) -> dict[str, Any]:
+def _start_fields(of: NewExecution | ExecutionView) -> dict[str, Any]:
     """Return the fields that never change after the execution was created."""
     return {
         "id": of.id,

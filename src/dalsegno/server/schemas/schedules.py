@@ -116,11 +116,9 @@ class ScheduleSetting(Asked, BaseModel):
 
     def named(self, name: str) -> NewSchedule:
         if self.name not in (None, name):
-            raise InvalidInput(
-                f"/body/name: it says {self.name!r}, and the path {name!r}; leave it away there"
-            )
-        told = self.model_dump(exclude={*NOT_ASKED, "name", "timing", "workflow"})
-        return NewSchedule(name=name, timing=self._timing(), workflow=self._workflow(), **told)
+            raise InvalidInput(f"/body/name: it says {self.name!r}, and the path {name!r}; omit it there")
+        fields = self.model_dump(exclude={*NOT_ASKED, "name", "timing", "workflow"})
+        return NewSchedule(name=name, timing=self._timing(), workflow=self._workflow(), **fields)
 
     def _timing(self) -> str:
         given = {"timing": self.timing, "cron": self.cron, "every": self.every}

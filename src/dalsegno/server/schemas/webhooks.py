@@ -156,9 +156,9 @@ class WebhookInfo(BaseModel):
 
     @classmethod
     def of(cls, webhook: Webhook, warning: str | None = None) -> WebhookInfo:
-        told = msgspec.to_builtins(webhook)
+        fields = msgspec.to_builtins(webhook)
         url, created_at = f"/v1/hooks/{webhook.path}", moment(webhook.created_at)
-        return cls.model_validate({**told, "url": url, "created_at": created_at, "warning": warning})
+        return cls.model_validate({**fields, "url": url, "created_at": created_at, "warning": warning})
 
 
 class HookReply(BaseModel):

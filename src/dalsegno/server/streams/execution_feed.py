@@ -37,8 +37,8 @@ HEARTBEAT = b": still here\n\n"
 
 def event_frame(event: Event) -> bytes:
     """Return the frame of an event. JSON contains no line breaks outside of strings and escapes those inside."""
-    told = {name: value for name, value in EventInfo.of(event).__dict__.items() if value is not None}
-    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.kind.encode(), msgspec.json.encode(told))
+    fields = {name: value for name, value in EventInfo.of(event).__dict__.items() if value is not None}
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (event.seq, event.kind.encode(), msgspec.json.encode(fields))
 
 
 def frame(kind: str, data: Any) -> bytes:
@@ -58,7 +58,7 @@ RECENT = 256
 PAGE = 200
 LOOK_EVERY = 1.5
 """Seconds between two queries for commits of other processes."""
-BREATH = 0.03
+GATHER_SECONDS = 0.03
 """Seconds from a notification of another process's commit, if the store sends them, to the query."""
 LOOKED_AT = 1000
 """Executions per query."""
@@ -175,7 +175,7 @@ class Broadcast:
                     yield batch
                 elif feed.over:
                     return
-                elif not await happens(changed, patience):
+                elif not await is_set_within(changed, patience):
                     yield ()
 
     async def _older(self, execution: str, seen: int) -> Sequence[Frame]:
@@ -189,7 +189,7 @@ class Broadcast:
             feed = self._feeds[view.id] = Feed(self.archive, view)
             feed.wake()
         if self._looking is None:
-            self._looking = asyncio.create_task(self._look_around())
+            self._looking = asyncio.create_task(self._look_once())
         feed.watchers += 1
         try:
             yield feed
@@ -225,14 +225,14 @@ class Broadcast:
             self._looking_soon = asyncio.create_task(self._look_after_pause())
 
     async def _look_after_pause(self) -> None:
-        await happens(self.closing, BREATH)
+        await is_set_within(self.closing, GATHER_SECONDS)
         self._looking_soon = None
         await self._try_to_look()
 
-    async def _look_around(self) -> None:
+    async def _look_once(self) -> None:
         """Query all watched executions at once, while there are watchers."""
         try:
-            while self._feeds and not await happens(self.closing, LOOK_EVERY):
+            while self._feeds and not await is_set_within(self.closing, LOOK_EVERY):
                 await self._try_to_look()
         finally:
             self._looking = None
@@ -243,7 +243,7 @@ class Broadcast:
         try:
             await self._look()
         except OperatorError as error:
-            logger.warning("cannot look for new events (%s); trying again", error)
+            logger.warning("cannot read new events (%s); trying again", error)
 
     async def _look(self) -> None:
         names = list(self._feeds)
@@ -260,7 +260,7 @@ class Broadcast:
                     feed.wake()
 
 
-async def happens(event: asyncio.Event, seconds: float) -> bool:
+async def is_set_within(event: asyncio.Event, seconds: float) -> bool:
     """Return whether the event is set within that time."""
     try:
         async with asyncio.timeout(seconds):

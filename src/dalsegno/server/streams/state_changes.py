@@ -23,7 +23,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.clock import Clock
-from dalsegno.server.streams.execution_feed import ENDINGS, happens
+from dalsegno.server.streams.execution_feed import ENDINGS, is_set_within
 
 if TYPE_CHECKING:
     from dalsegno.engine.tracing import RemoteRun
@@ -64,19 +64,19 @@ class Listener:
         self.workflow = workflow
         self.waiting: deque[Change] = deque(maxlen=WAITING)
         self.lost = 0
-        self.told = asyncio.Event()
+        self.changed = asyncio.Event()
 
-    def tell(self, change: Change) -> None:
+    def publish(self, change: Change) -> None:
         if self.workflow is None or self.workflow == change.workflow:
             self.lost += len(self.waiting) == WAITING
             self.waiting.append(change)
-            self.told.set()
+            self.changed.set()
 
     def take(self) -> tuple[list[Change], int]:
         batch, lost = list(self.waiting), self.lost
         self.waiting.clear()
         self.lost = 0
-        self.told.clear()
+        self.changed.clear()
         return batch, lost
 
 
@@ -90,7 +90,7 @@ class Changes:
         self._listeners: list[Listener] = []
         self._unnamed: deque[tuple[str, EventKind, ExecutionState, float]] = deque(maxlen=REMEMBERED)
         self._names: OrderedDict[str, str] = OrderedDict()
-        self._told: OrderedDict[tuple[str, EventKind], None] = OrderedDict()
+        self._published: OrderedDict[tuple[str, EventKind], None] = OrderedDict()
         self._naming: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._since = 0.0
@@ -103,7 +103,7 @@ class Changes:
         self._listeners.append(listener)
         if self._looking is None:
             self._since = self.clock.now()
-            self._looking = asyncio.create_task(self._look_around())
+            self._looking = asyncio.create_task(self._look_once())
         return listener
 
     def close(self, listener: Listener) -> None:
@@ -113,7 +113,7 @@ class Changes:
         """Yield changes, with the number of dropped ones; nothing after ``patience`` seconds without a change. Ends
         when the server stops."""
         while not self.closing.is_set():
-            await happens(listener.told, patience)
+            await is_set_within(listener.changed, patience)
             yield listener.take()
 
     # -- this process -----------------------------------------------------------------------------------------
@@ -166,20 +166,20 @@ class Changes:
                         self._tell(_change(view, "RUNNING", view.created_at))
                     self._tell(Change(kind, execution, view.workflow, state, at))
         except OperatorError as error:
-            logger.warning("state changes were not told (%s)", error)
+            logger.warning("state changes were not sent (%s)", error)
         finally:
             self._naming = None
 
     def _tell(self, change: Change) -> None:
         key = (change.execution, change.kind)
         repeatable = change.kind in ("ExecutionPaused", "ExecutionResumed")
-        if not repeatable and key in self._told:
+        if not repeatable and key in self._published:
             return
-        self._told[key] = None
-        if len(self._told) > REMEMBERED:
-            self._told.popitem(last=False)
+        self._published[key] = None
+        if len(self._published) > REMEMBERED:
+            self._published.popitem(last=False)
         for listener in self._listeners:
-            listener.tell(change)
+            listener.publish(change)
 
     # -- other processes --------------------------------------------------------------------------------------
 
@@ -189,22 +189,22 @@ class Changes:
         try:
             await self._look(self.clock.now() - LOOK_EVERY - OVERLAP)
         except OperatorError as error:
-            logger.warning("state changes from before a stream was opened may be told in it (%s)", error)
+            logger.warning("a stream may contain state changes from before it was opened (%s)", error)
 
-    async def _look_around(self) -> None:
+    async def _look_once(self) -> None:
         try:
-            while self._listeners and not await happens(self.closing, LOOK_EVERY):
+            while self._listeners and not await is_set_within(self.closing, LOOK_EVERY):
                 now = self.clock.now()
                 try:
                     await self._look(self._since - OVERLAP)
                 except OperatorError as error:
-                    logger.warning("cannot look for state changes (%s); trying again", error)
+                    logger.warning("cannot read state changes (%s); trying again", error)
                 else:
                     self._since = now
         finally:
             self._looking = None
             for listener in self._listeners:
-                listener.told.set()
+                listener.changed.set()
 
     async def _look(self, since: float) -> None:
         started = await self.archive.executions(ExecutionFilter(created_since=since), limit=LOOKED_AT)

@@ -129,22 +129,22 @@ async def endings_stream(
     unique, until = dict.fromkeys(executions), time.monotonic() + seconds
     try:
         async with services.client.endings.watch(unique) as watch:
-            left, told = len(unique), await watch.next(0)
+            left, ended = len(unique), await watch.next(0)
             is_first = True
             while True:
-                async for part in _ended_frames(services, told):
+                async for part in _ended_frames(services, ended):
                     yield part
-                left -= len(told)
+                left -= len(ended)
                 if is_first:
                     yield frame("checked", {"open": left})
                     is_first = False
                 remaining = until - time.monotonic()
                 if not left or remaining <= 0:
                     break
-                told = await _next_endings(services, watch, min(remaining, heartbeat))
+                ended = await _next_endings(services, watch, min(remaining, heartbeat))
                 if services.closing.is_set():
                     return
-                if not told:
+                if not ended:
                     yield HEARTBEAT
         yield frame("end", {"open": left})
     except (OperatorError, UsageError) as error:
@@ -166,12 +166,12 @@ async def _next_endings(
 
 
 async def _ended_frames(
-    services: ServerServices, told: Mapping[str, Exception | None]
+    services: ServerServices, ended: Mapping[str, Exception | None]
 ) -> AsyncGenerator[bytes]:
     """Yield small executions together and large ones in pieces: outputs may be large, and encoding one blocks the
     event loop."""
     waiting = bytearray()
-    for chunk in _chunks(list(told.items())):
+    for chunk in _chunks(list(ended.items())):
         for text in await asyncio.gather(*(_ended_frame(services, *each) for each in chunk)):
             waiting += text
             while len(waiting) >= PIECE:
@@ -181,9 +181,11 @@ async def _ended_frames(
         yield bytes(waiting)
 
 
-def _chunks(told: Sequence[tuple[str, Exception | None]]) -> Iterator[Sequence[tuple[str, Exception | None]]]:
-    for first in range(0, len(told), READ_AT_ONCE):
-        yield told[first : first + READ_AT_ONCE]
+def _chunks(
+    ended: Sequence[tuple[str, Exception | None]],
+) -> Iterator[Sequence[tuple[str, Exception | None]]]:
+    for first in range(0, len(ended), READ_AT_ONCE):
+        yield ended[first : first + READ_AT_ONCE]
 
 
 async def _ended_frame(services: ServerServices, execution: str, error: Exception | None) -> bytes:

@@ -48,8 +48,8 @@ class Committed:
         saved = self._saved()
         if saved is not None and not self.ends:
             return saved.line
-        told = [msgspec.json.decode(event.data) for event in self.transition.events if event.data]
-        return next((record["line"] for record in told if "line" in record), 0)
+        data = [msgspec.json.decode(event.data) for event in self.transition.events if event.data]
+        return next((record["line"] for record in data if "line" in record), 0)
 
     @property
     def suspends(self) -> bool:
@@ -93,18 +93,18 @@ class CrashPlan:
         """Return the commits since the last crash was armed, or from the beginning."""
         return len(self.committed) - self._base
 
-    def strikes_before(self, transition: Transition) -> bool:
-        return self._strike("before", self.commits + 1, transition)
+    def crashes_before(self, transition: Transition) -> bool:
+        return self._crashes_now("before", self.commits + 1, transition)
 
-    def strikes_after(self, transition: Transition) -> bool:
+    def crashes_after(self, transition: Transition) -> bool:
         committed = Committed(len(self.committed) + 1, transition)
         self.committed.append(committed)
         if self.every is not None and (committed.suspends or committed.number % self.every == 0):
             self.happened.append((Crash("after", self.commits), transition))
             return True
-        return self._strike("after", self.commits, transition)
+        return self._crashes_now("after", self.commits, transition)
 
-    def _strike(self, when: When, number: int, transition: Transition) -> bool:
+    def _crashes_now(self, when: When, number: int, transition: Transition) -> bool:
         for crash in self._planned:
             if (crash.when, crash.number) == (when, number):
                 self._planned.remove(crash)
@@ -127,12 +127,12 @@ class CrashingLedger:
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for transition in batch:
-            if transition.token is not None and self._plan.strikes_before(transition):
+            if transition.token is not None and self._plan.crashes_before(transition):
                 await self._die()
             [outcome] = await self._truth.commit([transition])
             outcomes.append(outcome)
             counts = transition.token is not None and isinstance(outcome, Applied)
-            if counts and self._plan.strikes_after(transition):
+            if counts and self._plan.crashes_after(transition):
                 await self._die()
         return outcomes
 

@@ -40,9 +40,9 @@ class Complaints(logging.Handler):
 
 
 class Explainer:
-    def __init__(self, client: Client, complaints: Complaints, files: dict[str, Path]) -> None:
+    def __init__(self, client: Client, engine_errors: Complaints, files: dict[str, Path]) -> None:
         self.client = client
-        self.complaints = complaints
+        self.engine_errors = engine_errors
         self.files = files
         """The files of definitions, by content hash."""
 
@@ -68,14 +68,14 @@ class Explainer:
         here = Path.cwd()
         return str(known.relative_to(here) if known.is_relative_to(here) else known)
 
-    async def situation(self, execution: str) -> str:
+    async def explain(self, execution: str) -> str:
         """Describe in a few lines the position of an execution and what it waits for."""
         view = await self.client.status(execution)
         lines = [f"execution {execution} of '{view.workflow}' is {view.state}"]
         lines += await self._standing(execution, view.definition)
-        if self.complaints.lines:
+        if self.engine_errors.lines:
             lines.append("  the engine complained:")
-            lines += [f"    {line}" for text in self.complaints.lines for line in text.splitlines()[-12:]]
+            lines += [f"    {line}" for text in self.engine_errors.lines for line in text.splitlines()[-12:]]
         return "\n".join(lines)
 
     async def _standing(self, execution: str, definition: str) -> list[str]:

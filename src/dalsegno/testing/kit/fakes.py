@@ -49,7 +49,7 @@ class KitTypes:
             payload = to_plain(parameters, f"the parameters of node '{ctx.node_id}'")
             call = Call(mock.name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
             tasks.calls.append(call)
-            with tasks.verdicts.overheard():
+            with tasks.verdicts.capture_verdicts():
                 if function is None:
                     return mock.answer(call, ctx)
                 mock.calls.append(call)
@@ -58,7 +58,7 @@ class KitTypes:
         self._mocks[real.spec.type] = dataclasses.replace(real, execute=execute)
 
 
-def stand_in_script(workflow: str) -> str:
+def fake_script(workflow: str) -> str:
     """Return a script that replaces a workflow and passes its input to the mock."""
     name = json.dumps(WORKFLOW + workflow)
     front_matter = f"```\nname: {json.dumps(workflow)}\n```\n"

@@ -23,7 +23,7 @@ from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import Crash
-from dalsegno.testing.kit.fakes import WORKFLOW, KitTypes, stand_in_script
+from dalsegno.testing.kit.fakes import WORKFLOW, KitTypes, fake_script
 from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
 from dalsegno.testing.kit.resumability import Trial, check_resumable, every_crash
 from dalsegno.testing.kit.sources import Source, read_source
@@ -356,7 +356,7 @@ class TestKit:
         return self._host
 
     async def _deploy(self, source: Source) -> Definition:
-        definition = await source.deploy(self.app, self._running.desk.client)
+        definition = await source.deploy(self.app, self._running.client_engine.client)
         if source.path is not None:
             self._running.files[definition.hash] = source.path
         return definition
@@ -364,7 +364,7 @@ class TestKit:
     async def _deploy_for_good(self, source: Source) -> Definition:
         """Deploy with the schedules and webhooks of its nodes. A workflow that a test merely runs creates none."""
         definition = await self._deploy(source)
-        triggers = triggers_of(self._running.desk)
+        triggers = triggers_of(self._running.client_engine)
         await triggers.changes(definition.name, definition.kind, definition.source)
         return msgspec.structs.replace(definition, triggers=await triggers.settle(definition.name))
 
@@ -376,13 +376,13 @@ class TestKit:
         side_effect: SideEffect | None,
     ) -> Mock:
         name = workflow if isinstance(workflow, str) else workflow.name
-        self._stand_ins[name] = read_source(stand_in_script(name), name)
+        self._stand_ins[name] = read_source(fake_script(name), name)
         await self._store_workflows()
         return self.mock(WORKFLOW + name, returns=returns, raises=raises, side_effect=side_effect)
 
     async def _store_workflows(self) -> None:
         """Store the workflows of the application, then those that replace some of them."""
-        await self.app.workflows.ensure_all(self._running.desk.client)
+        await self.app.workflows.ensure_all(self._running.client_engine.client)
         for source in self._stand_ins.values():
             await self._deploy(source)
 
@@ -410,13 +410,13 @@ class TestKit:
 
     async def _signal(self, execution: Handle | str, name: str, payload: Any) -> None:
         known = execution if isinstance(execution, str) else execution.id
-        await self._running.desk.client.signal(known, name, payload)
+        await self._running.client_engine.client.signal(known, name, payload)
         await self._running.time.until_idle()
 
     async def _approvals(self, execution: Handle | str) -> list[Approval]:
         await self._running.time.until_idle()
         known = execution if isinstance(execution, str) else execution.id
-        return await self._running.desk.client.approvals(known)
+        return await self._running.client_engine.client.approvals(known)
 
     async def _decide(
         self,
@@ -434,7 +434,9 @@ class TestKit:
             asked = ", ".join(f"'{each}'" for each in sorted(nodes)) or "nothing"
             raise InvalidInput(f"the execution asks {asked}; say which node is meant")
         known = execution if isinstance(execution, str) else execution.id
-        await self._running.desk.client.decide(known, nodes.pop(), decision, data, by, index, comment)
+        await self._running.client_engine.client.decide(
+            known, nodes.pop(), decision, data, by, index, comment
+        )
         await self._running.time.until_idle()
 
     async def _crash(self, at: Crash | None) -> None:

@@ -26,19 +26,19 @@ class Verdicts:
     """Passes test outcomes raised in tasks to the system that the test waits for."""
 
     def __init__(self) -> None:
-        self.tell: Callable[[BaseException], None] = _to_nobody
+        self.callback: Callable[[BaseException], None] = _ignore
 
     @contextmanager
-    def overheard(self) -> Iterator[None]:
+    def capture_verdicts(self) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
             if _is_verdict(error):
-                self.tell(error)
+                self.callback(error)
             raise
 
 
-def _to_nobody(_: BaseException) -> None:
+def _ignore(_: BaseException) -> None:
     """Used while no system is open."""
 
 
@@ -301,7 +301,7 @@ class KitTasks(Tasks):
         call = Call(name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
         self.calls.append(call)
         mock = self.mocks.get(name)
-        with self.verdicts.overheard():
+        with self.verdicts.capture_verdicts():
             task = self._real.find(name)
             if mock is None:
                 if task is not None and task.is_remote:
@@ -320,7 +320,7 @@ class KitTasks(Tasks):
             f"remote task '{task.name}' runs in a program that claims the queue '{task.queue}', and the test has none; "
             f"answer for it: workflows.mock({task.name!r}, returns=…)"
         )
-        self.verdicts.tell(InvalidInput(message))
+        self.verdicts.callback(InvalidInput(message))
         return NodeError(message, code="NOT_MOCKED", retryable=False)
 
     async def close(self) -> None:

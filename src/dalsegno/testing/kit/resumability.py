@@ -44,11 +44,11 @@ class Trial:
 
     async def run(self, crash: Crash | None = None, *, crash_every: int | None = None) -> Run:
         target = await self.target()
-        equipment = _undying(self.equipment())
+        equipment = _immortal(self.equipment())
         system = System(
             equipment, FakeClock(self.main.clock.now()), skips=True, patience=self.main.time.patience
         )
-        system.forgiving = True
+        system.ignores_verdicts = True
         host = Host(system.open)
         await host.open_here()
         _copy_definitions(self.main, system)
@@ -115,7 +115,7 @@ class Run:
         return [each for each in self.committed if not each.ends and (each.suspends or self.is_graph)]
 
 
-def _undying(equipment: Equipment) -> Equipment:
+def _immortal(equipment: Equipment) -> Equipment:
     """Raise the limit of losses: the worker dies often here, and no task must be blamed."""
     limits = dataclasses.replace(equipment.settings.limits, losses=1_000_000)
     return dataclasses.replace(equipment, settings=dataclasses.replace(equipment.settings, limits=limits))
@@ -147,28 +147,28 @@ async def every_crash(trial: Trial) -> list[Crash]:
 
 
 async def check_resumable(trial: Trial) -> None:
-    calm = await trial.run()
-    stops = calm.stops()
+    undisturbed = await trial.run()
+    stops = undisturbed.stops()
     chosen = stops if len(stops) <= MOST_STOPS else stops[:: -(-len(stops) // MOST_STOPS)]
     for stop in chosen:
         run = await trial.run(Crash("after", stop.number))
-        where = f"at stop {stops.index(stop) + 1} of {len(stops)} ({calm.places[stop.number - 1]})"
-        _compare(calm, run, where)
-    every = max(1, -(-len(calm.committed) // MOST_ENDS))
-    _compare(calm, await trial.run(crash_every=every), f"at each of its {len(stops)} stops")
+        where = f"at stop {stops.index(stop) + 1} of {len(stops)} ({undisturbed.places[stop.number - 1]})"
+        _compare(undisturbed, run, where)
+    every = max(1, -(-len(undisturbed.committed) // MOST_ENDS))
+    _compare(undisturbed, await trial.run(crash_every=every), f"at each of its {len(stops)} stops")
 
 
-def _compare(calm: Run, run: Run, where: str) -> None:
-    differences = _result_differs(calm, run) + _calls_differ(calm, run)
+def _compare(undisturbed: Run, run: Run, where: str) -> None:
+    differences = _result_differs(undisturbed, run) + _calls_differ(undisturbed, run)
     if differences:
-        workflow = calm.view.workflow
-        lines = [f"'{workflow}' does not come to the same when it is stopped {where} and loaded again:"]
+        workflow = undisturbed.view.workflow
+        lines = [f"'{workflow}' does not give the same result when it is stopped {where} and loaded again:"]
         lines += [f"  {line}" for line in differences]
         raise AssertionError("\n".join(lines))
 
 
-def _result_differs(calm: Run, run: Run) -> list[str]:
-    (state, result), (other_state, other_result) = calm.outcome, run.outcome
+def _result_differs(undisturbed: Run, run: Run) -> list[str]:
+    (state, result), (other_state, other_result) = undisturbed.outcome, run.outcome
     if (state, result) == (other_state, other_result):
         return []
     return [
@@ -177,10 +177,10 @@ def _result_differs(calm: Run, run: Run) -> list[str]:
     ]
 
 
-def _calls_differ(calm: Run, run: Run) -> list[str]:
+def _calls_differ(undisturbed: Run, run: Run) -> list[str]:
     lines = []
-    for key in dict.fromkeys((*calm.calls, *run.calls)):
-        one, other = calm.calls.get(key), run.calls.get(key)
+    for key in dict.fromkeys((*undisturbed.calls, *run.calls)):
+        one, other = undisturbed.calls.get(key), run.calls.get(key)
         if one is None:
             lines.append(f"task called only when resumed: {other}")
         elif other is None:

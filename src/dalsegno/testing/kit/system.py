@@ -44,7 +44,7 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
 from dalsegno.testing.kit.diagnosis import Complaints, Explainer, Stuck
 from dalsegno.testing.kit.mocking import KitTasks
-from dalsegno.testing.kit.worker_life import Life, Midwife, mortal, outside
+from dalsegno.testing.kit.worker_life import Life, Midwife, mortal_port, outside
 
 LEASE_SECONDS = 3e10
 """No jump of the clock expires a lease: only a crash does."""
@@ -80,37 +80,37 @@ class System:
         self.broker = _EveryQueueBroker(self.truth)
         self.limits = MemoryLimits(self.store, clock)
         self.plan = CrashPlan()
-        self.complaints = Complaints()
+        self.engine_errors = Complaints()
         self.files: dict[str, Path] = {}
         self.verdict: BaseException | None = None
         """A test outcome raised in a mock and not yet reported to the test."""
         tasks = equipment.services["tasks"]
         if isinstance(tasks, KitTasks):
-            tasks.verdicts.tell = self.pass_verdict
+            tasks.verdicts.callback = self.pass_verdict
         self.time = SkippingClock(self, skips=skips, patience=patience)
         self.lives = 0
         self.restarting = False
-        self.forgiving = False
+        self.ignores_verdicts = False
         """True to ignore the deaths of workers in the count of losses. Otherwise suspected tasks run one by one."""
-        self.desk: ClientEngine
+        self.client_engine: ClientEngine
         self.worker: WorkerEngine | None = None
-        self._midwife: Midwife | None = None
+        self._child_watcher: Midwife | None = None
         self._succession: asyncio.Task[None] | None = None
         self._outside: contextvars.Context
 
     # -- coming and going -----------------------------------------------------------------------------------------
 
     async def open(self) -> Engine:
-        self.complaints.listen()
+        self.engine_errors.listen()
         self._outside = outside()
-        self._midwife = Midwife(asyncio.get_running_loop())
-        self.desk = ClientEngine(self)
-        self.explainer = Explainer(self.desk.client, self.complaints, self.files)
+        self._child_watcher = Midwife(asyncio.get_running_loop())
+        self.client_engine = ClientEngine(self)
+        self.explainer = Explainer(self.client_engine.client, self.engine_errors, self.files)
         equipment = self.equipment
         equipment.workflows.forget_deployed()
-        await equipment.workflows.ensure_all(self.desk.client)
+        await equipment.workflows.ensure_all(self.client_engine.client)
         await self._begin_life()
-        return self.desk
+        return self.client_engine
 
     async def close(self) -> None:
         self.time.close()
@@ -118,12 +118,12 @@ class System:
             await self._succession
         if self.worker is not None:
             await self.worker.stop()
-        await self.desk.endings.close()
-        await self.desk.committer.drain()
-        if self._midwife is not None:
-            self._midwife.leave()
+        await self.client_engine.endings.close()
+        await self.client_engine.committer.drain()
+        if self._child_watcher is not None:
+            self._child_watcher.leave()
         self.equipment.workflows.forget_deployed()
-        self.complaints.leave()
+        self.engine_errors.leave()
 
     # -- lives of the worker --------------------------------------------------------------------------------------
 
@@ -133,14 +133,14 @@ class System:
         ledger = cast(Ledger, CrashingLedger(self.truth, life, self.plan, self.crash))
         stack = Stack(
             "memory:",
-            mortal(ledger, life),
-            mortal(self.broker, life),
-            mortal(MemoryArchive(self.store, self.clock), life),
-            mortal(MemoryBlobs(self.store), life),
-            mortal(MemoryRecords(self.store, self.clock), life),
+            mortal_port(ledger, life),
+            mortal_port(self.broker, life),
+            mortal_port(MemoryArchive(self.store, self.clock), life),
+            mortal_port(MemoryBlobs(self.store), life),
+            mortal_port(MemoryRecords(self.store, self.clock), life),
             self.clock,
             self.truth.close,
-            mortal(self.limits, life),
+            mortal_port(self.limits, life),
         )
         self.worker = WorkerEngine(self, stack, life)
         await life.spawn(self.worker.start())
@@ -160,7 +160,7 @@ class System:
         await asyncio.sleep(0)  # cancelled tasks end first
         names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
         lost = await self.truth.expire(names)
-        if self.forgiving:
+        if self.ignores_verdicts:
             self._forgive(lost)
         await self._begin_life()
         self.restarting = False
@@ -176,7 +176,7 @@ class System:
     def pass_verdict(self, verdict: BaseException) -> None:
         """Raise the outcome in all waits now, else at the next call of the kit or at its end."""
         self.verdict = self.verdict or verdict
-        self.desk.waiters.give_up_all(verdict)
+        self.client_engine.waiters.give_up_all(verdict)
 
     def raise_verdict(self) -> None:
         __tracebackhide__ = True
@@ -254,14 +254,14 @@ class SkippingClock:
         self._system = system
         self._skips = skips
         self._waited_for: Counter[str] = Counter()
-        self._keeper: asyncio.Task[None] | None = None
+        self._timekeeper: asyncio.Task[None] | None = None
 
     @contextmanager
     def waiting_for(self, execution: str) -> Iterator[None]:
         self._waited_for[execution] += 1
-        if self._keeper is None:
+        if self._timekeeper is None:
             loop = asyncio.get_running_loop()
-            self._keeper = loop.create_task(self._keep_time(), context=outside())
+            self._timekeeper = loop.create_task(self._keep_time(), context=outside())
         try:
             yield
         finally:
@@ -270,8 +270,8 @@ class SkippingClock:
                 del self._waited_for[execution]
 
     def close(self) -> None:
-        if self._keeper is not None:
-            self._keeper.cancel()
+        if self._timekeeper is not None:
+            self._timekeeper.cancel()
 
     async def _keep_time(self) -> None:
         try:
@@ -280,7 +280,7 @@ class SkippingClock:
                 if self._waited_for:
                     await self._skip()
         finally:
-            self._keeper = None
+            self._timekeeper = None
 
     async def _until_quiet(self) -> None:
         looks = 0
@@ -306,7 +306,7 @@ class SkippingClock:
 
         Return False if an event happened meanwhile.
         """
-        waiters = self._system.desk.waiters
+        waiters = self._system.client_engine.waiters
         for execution in list(self._waited_for):
             row = self._system.store.execution(execution)
             if row is not None and row.state in ENDED:
@@ -320,19 +320,19 @@ class SkippingClock:
         return True
 
     async def _why_stuck(self, execution: str, due: float | None) -> str:
-        situation = await self._system.explainer.situation(execution)
+        explanation = await self._system.explainer.explain(execution)
         if due is None:
             cause = "nothing is running and no timer is left, so only a signal or the test itself can move it"
         else:
             ahead = due - self._system.clock.now()
             cause = f"time is moved by hand in this test, and the next timer is {ahead:g} s ahead: advance({ahead:g})"
-        return f"{situation}\n  it cannot go on: {cause}"
+        return f"{explanation}\n  it cannot continue: {cause}"
 
-    async def lost_patience(self, execution: str) -> Stuck:
-        situation = await self._system.explainer.situation(execution)
+    async def timed_out(self, execution: str) -> Stuck:
+        explanation = await self._system.explainer.explain(execution)
         return Stuck(
-            f"{situation}\n  it did not end within {self.patience:g} real seconds; a task that waits for the outside "
-            "should be mocked, or give the test more patience: TestKit(app, patience=60)"
+            f"{explanation}\n  it did not end within {self.patience:g} real seconds; a task that waits for something "
+            "else should be mocked, or give the test more patience: TestKit(app, patience=60)"
         )
 
     # -- by hand --------------------------------------------------------------------------------------------------
@@ -350,9 +350,9 @@ class SkippingClock:
     async def _still_busy(self) -> str:
         worker = self._system.worker
         running = sorted({lease.execution for lease in worker.tokens()}) if worker is not None else []
-        situations = [await self._system.explainer.situation(execution) for execution in running[:3]]
+        explanations = [await self._system.explainer.explain(execution) for execution in running[:3]]
         return "\n".join(
-            [f"the system did not come to rest within {self.patience:g} real seconds", *situations]
+            [f"the system did not become idle within {self.patience:g} real seconds", *explanations]
         )
 
     async def run_out(self) -> None:
@@ -429,7 +429,7 @@ class KitEndings(Endings):
             except TimeoutError:
                 if timeout is not None:
                     raise
-                raise await self._time.lost_patience(execution) from None
+                raise await self._time.timed_out(execution) from None
             except BaseException as error:
                 self._system.heard(error)
                 raise
@@ -527,7 +527,7 @@ class WorkerEngine(Engine):
         workflows = _KnownWorkflows(equipment.workflows)
         super().__init__(stack, equipment.types, equipment.services, settings, workflows)
         self.life = life
-        self.endings = self.client.endings = system.desk.endings
+        self.endings = self.client.endings = system.client_engine.endings
 
     def is_working(self) -> bool:
         return self.worker is None or bool(self.worker.running)

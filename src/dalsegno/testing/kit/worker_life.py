@@ -101,6 +101,6 @@ class _Mortal:
         return call
 
 
-def mortal(port: Port, life: Life) -> Port:
+def mortal_port(port: Port, life: Life) -> Port:
     """Return the same port; once the life has ended, its calls never return."""
     return cast(Port, _Mortal(port, life))

@@ -53,8 +53,8 @@ def _progress(console: Console) -> Progress:
 
 def _sentence(tally: Tally) -> str:
     return (
-        f"{tally.seeds} seeds, {len(tally.failures)} failed; {tally.confluent} confluent, {tally.foretold} foretold, "
-        f"{tally.faults} faults struck in {tally.steps} steps"
+        f"{tally.seeds} seeds, {len(tally.failures)} failed; {tally.confluent} confluent, {tally.predicted} predicted, "
+        f"{tally.faults} faults applied in {tally.steps} steps"
     )
 
 

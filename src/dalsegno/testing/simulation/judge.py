@@ -21,7 +21,7 @@ from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.environment.process import simulation_registry
 from dalsegno.testing.simulation.generator import generate
 from dalsegno.testing.simulation.outcome import differences, outcome_of, timeless
-from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError, foretell
+from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError, predict
 from dalsegno.testing.simulation.replay import DivergedError, replay
 from dalsegno.testing.simulation.run_graph import Observation, observe
 from dalsegno.testing.simulation.scenario import Scenario
@@ -105,9 +105,9 @@ class Case(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     findings: tuple[str, ...]
     confluent: bool
-    foretold: bool
+    predicted: bool
     steps: int
-    struck: tuple[Fault, ...] = ()
+    applied: tuple[Fault, ...] = ()
 
 
 def draw(seed: int) -> Case:
@@ -133,18 +133,18 @@ def is_valid(scenario: Scenario) -> bool:
 def judge(case: Case) -> Verdict:
     """Run the case with and without its faults and compare."""
     findings: list[str] = []
-    calm = observe(case.scenario)
-    findings += [f"without faults: {finding}" for finding in (*calm.findings, *lateness(calm))]
-    confluent, foretold = _foretold(case.scenario, calm, findings)
-    stormy = observe(case.scenario, case.schedule, case.order)
-    findings += stormy.findings
+    undisturbed = observe(case.scenario)
+    findings += [f"without faults: {finding}" for finding in (*undisturbed.findings, *lateness(undisturbed))]
+    confluent, predicted = _predicted(case.scenario, undisturbed, findings)
+    disturbed = observe(case.scenario, case.schedule, case.order)
+    findings += disturbed.findings
     if confluent and not is_cancelled(case.schedule):
-        findings += [f"confluent, but with faults {each}" for each in _compared(calm, stormy)]
-    for run in (calm, stormy):
+        findings += [f"confluent, but with faults {each}" for each in _compared(undisturbed, disturbed)]
+    for run in (undisturbed, disturbed):
         findings += _replayed(case.scenario, run)
         if confluent:
             findings += rerun_differences(_plan(case.scenario), run)
-    return Verdict(tuple(findings), confluent, foretold, stormy.steps, tuple(stormy.struck))
+    return Verdict(tuple(findings), confluent, predicted, disturbed.steps, tuple(disturbed.applied))
 
 
 def is_cancelled(schedule: Sequence[Fault]) -> bool:
@@ -152,24 +152,25 @@ def is_cancelled(schedule: Sequence[Fault]) -> bool:
     return any(fault.kind == "cancel" for fault in schedule)
 
 
-def _compared(calm: Observation, stormy: Observation) -> list[str]:
+def _compared(undisturbed: Observation, disturbed: Observation) -> list[str]:
     """Compare outcomes. The states of a failed execution are not compared: skipped nodes depend on timing."""
-    outcomes = [outcome_of(calm), outcome_of(stormy)]
+    outcomes = [outcome_of(undisturbed), outcome_of(disturbed)]
     if outcomes[0] is not None and outcomes[0].state != "COMPLETED":
         outcomes = [each and replace(each, states=None) for each in outcomes]
     return differences(*outcomes)
 
 
-def _foretold(scenario: Scenario, calm: Observation, findings: list[str]) -> tuple[bool, bool]:
+def _predicted(scenario: Scenario, undisturbed: Observation, findings: list[str]) -> tuple[bool, bool]:
     """Compare with the reference reading; return whether order is irrelevant, and whether the outcome was predicted."""
     try:
-        expected = foretell(_plan(scenario), scenario.parameters(), scenario.input)
+        expected = predict(_plan(scenario), scenario.parameters(), scenario.input)
     except OrderMattersError:
         return False, False
     except UnforeseeableError:
         return True, False
     findings += [
-        f"not as foretold (foretold ≠ seen): {each}" for each in differences(expected, outcome_of(calm))
+        f"not as predicted (predicted ≠ seen): {each}"
+        for each in differences(expected, outcome_of(undisturbed))
     ]
     return True, True
 

@@ -157,7 +157,7 @@ LONG = 86_400.0
 RUN_LIMIT = 2_000
 
 
-def foretell(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> Outcome:
+def predict(plan: Plan, parameters: Mapping[str, dict[str, Any]], payload: dict[str, Any]) -> Outcome:
     """Predict the outcome. ``parameters``: of every node, as written in the document."""
     return _Reading(plan, parameters, payload).outcome()
 
@@ -170,7 +170,7 @@ class _Reading:
         self.runs: Counter[str] = Counter()
         self.failed: Counter[str] = Counter()
         self.retries: Counter[str] = Counter()
-        self.doubts: list[str] = []
+        self.uncertainties: list[str] = []
         self._check_deadlines()
 
     def _check_deadlines(self) -> None:
@@ -199,7 +199,7 @@ class _Reading:
     def _completed(self, left: list[Visit]) -> Outcome:
         """Contexts are merged in the order of their paths; equal paths would be ordered by hash."""
         if len({visit.path for visit in left}) < len(left):
-            self.doubts.append("two branches left their contexts under equal paths")
+            self.uncertainties.append("two branches left their contexts under equal paths")
         context = {"$trigger": self.input}
         for visit in sorted(left, key=lambda visit: f"{visit.path}|"):
             context |= visit.context
@@ -220,8 +220,8 @@ class _Reading:
         return {name: moved(start, path=f"{position:04x}") for position, name in enumerate(names)}
 
     def _ended(self, state: str, output: Any, error: Any, context: dict[str, Any] | None) -> Outcome:
-        if self.doubts:
-            raise UnforeseeableError(self.doubts[0])
+        if self.uncertainties:
+            raise UnforeseeableError(self.uncertainties[0])
         runs = {name: (count, self.failed[name], self.retries[name]) for name, count in self.runs.items()}
         if context is None:
             return Outcome(state, timeless(output), error, runs, None)
@@ -285,7 +285,7 @@ class _Reading:
             output, taken = self._run(node, visit)
         except FailedError as failure:
             self.failed[node.id] += 1
-            self._despite(scope, node, visit, failure.error)
+            self._on_error(scope, node, visit, failure.error)
             return
         self._go_on(scope, node, visit, output, taken)
 
@@ -294,7 +294,7 @@ class _Reading:
         if sum(self.runs.values()) > RUN_LIMIT:
             raise OrderMattersError("or at least it may: there is too much to read")
 
-    def _despite(self, scope: Scope, node: Node, visit: Visit, error: dict[str, Any]) -> None:
+    def _on_error(self, scope: Scope, node: Node, visit: Visit, error: dict[str, Any]) -> None:
         if node.strategy == "halt":
             raise HaltError(error, node)
         if node.strategy == "branch":
@@ -342,7 +342,7 @@ class _Reading:
             try:
                 result = bool(evaluate(text, visit, self.input))
             except Missing:
-                self.doubts.append("the message of a failed expression")
+                self.uncertainties.append("the message of a failed expression")
                 raise FailedError(error_object("?", "?", node.id)) from None
             edge = node.parameters.raw.get("true_edge_id" if result else "false_edge_id")
             return {"result": result}, edges_named(node, [edge])
@@ -472,6 +472,6 @@ class _Reading:
         slots = [slot for slot, _ in inner.collected]
         last = max(inner.collected, key=lambda found: found[0])[1]
         if slots.count(max(slots)) > 1:
-            self.doubts.append("several tokens over the aggregator's last edge")
+            self.uncertainties.append("several tokens over the aggregator's last edge")
         expression = self.plan.nodes[node.aggregator].parameters.expressions.get("output")
         return evaluate(expression.source, last, self.input) if expression is not None else last.payload

@@ -40,7 +40,7 @@ class Observation(Struct):
     """Broken guarantees."""
     again: Again | None = None
     """The rerun, if there was one."""
-    struck: list[Fault] = []
+    applied: list[Fault] = []
     steps: int = 0
     seconds: float = 0.0
 
@@ -54,7 +54,7 @@ class World(SimulatedSystem):
     def run(self) -> Observation:
         self.simulate()
         observation = self._observation
-        observation.struck = self.faults.struck
+        observation.applied = self.faults.applied
         observation.steps, observation.seconds = self.loop.steps, self.loop.time()
         return observation
 

@@ -52,7 +52,7 @@ class Tally(Struct):
 
     seeds: int = 0
     confluent: int = 0
-    foretold: int = 0
+    predicted: int = 0
     faults: int = 0
     steps: int = 0
     failures: list[str] = []
@@ -61,7 +61,7 @@ class Tally(Struct):
     def add(self, other: Tally) -> None:
         self.seeds += other.seeds
         self.confluent += other.confluent
-        self.foretold += other.foretold
+        self.predicted += other.predicted
         self.faults += other.faults
         self.steps += other.steps
         self.failures = [*self.failures, *other.failures]
@@ -72,7 +72,7 @@ def run_seed(seed: int, *, shrink_seconds: float = 20.0, kind: KindName = "graph
     craft = KINDS[kind]
     case = craft.draw(seed)
     verdict = craft.judge(case)
-    tally = Tally(1, verdict.confluent, verdict.foretold, len(verdict.struck), verdict.steps)
+    tally = Tally(1, verdict.confluent, verdict.predicted, len(verdict.applied), verdict.steps)
     if verdict.findings:
         smaller, finding = shrink_with(case, verdict, shrink_seconds, craft.judge, craft.simpler)
         tally.failures = [describe(smaller, finding, seed=seed)]

@@ -60,9 +60,9 @@ class _Shrinker:
         self.until = time.monotonic() + seconds
 
     def run(self) -> None:
-        struck = set(self.verdict.struck)
+        applied = set(self.verdict.applied)
         self._try(
-            replace(self.case, schedule=tuple(fault for fault in self.case.schedule if fault in struck))
+            replace(self.case, schedule=tuple(fault for fault in self.case.schedule if fault in applied))
         )
         self._try(replace(self.case, schedule=()))
         self._try(replace(self.case, order=None))

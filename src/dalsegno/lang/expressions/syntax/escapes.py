@@ -45,7 +45,7 @@ def unescape(text: str, source: str, offset: int) -> str:
         try:
             text = text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            message = "half a surrogate pair is no character: write both halves, or \\u{…}"
+            message = "half a surrogate pair is not a character: write both halves, or \\u{…}"
             raise ExpressionError.at(message, source, offset) from None
     return text
 

@@ -248,7 +248,7 @@ class Lexer:
             raise self.problem("the comment is never closed by */", offset)
         if self.after_operand():
             if text == "!":
-                raise self.problem("'!' cannot stand between two values; did you mean '!='?", offset)
+                raise self.problem("'!' cannot be used between two values; did you mean '!='?", offset)
             self.add("INFIX", _SAME_OPERATOR.get(text, text), offset)
         elif text in "!-+":
             self.add("PREFIX", text, offset)

@@ -74,7 +74,9 @@ def _explain(problem: UnexpectedToken, tokens: list[Token], source: str, end: in
     if before is not None and before.type == "NAME" and before.value in _ONLY_IN_SCRIPTS:
         return ExpressionError.at(_ONLY_IN_SCRIPTS[before.value], source, before.offset)
     if token.type == "$END":
-        what = _MISSING_VALUE if "NUMBER" in expected else f"expected {_wishes(expected)} before the end"
+        what = (
+            _MISSING_VALUE if "NUMBER" in expected else f"expected {_expected_text(expected)} before the end"
+        )
         return ExpressionError.at(f"the expression ends too early: {what}", source, end)
     return ExpressionError.at(_message(token, expected), source, token.offset)
 
@@ -89,8 +91,8 @@ def _message(token: Token, expected: set[str]) -> str:
         return f"unexpected {shown}: {_MISSING_VALUE}"
     if "INFIX" in expected:
         return f"unexpected {shown}: an operator is missing before it"
-    return f"unexpected {shown}: expected {_wishes(expected)}"
+    return f"unexpected {shown}: expected {_expected_text(expected)}"
 
 
-def _wishes(expected: set[str]) -> str:
+def _expected_text(expected: set[str]) -> str:
     return " or ".join(sorted(_EXPECTED[name] for name in expected if name in _EXPECTED)) or "something else"

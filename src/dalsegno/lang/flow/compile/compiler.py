@@ -221,7 +221,9 @@ def compile_unit(source: str, program: Program) -> CodeUnit:
     """
     compiler = ProgramCompiler(source)
     unit = compiler.program(program)
-    hiding = frozenset([name for name in compiler.implicit if is_library_name(name) and name not in GIVEN])
-    if hiding:
-        unit = ProgramCompiler(source, hiding).program(program)
+    hidden_names = frozenset(
+        [name for name in compiler.implicit if is_library_name(name) and name not in GIVEN]
+    )
+    if hidden_names:
+        unit = ProgramCompiler(source, hidden_names).program(program)
     return unit

@@ -57,10 +57,10 @@ class Cleanup:
     """Jumps to the block."""
     exits: list[Exit] = field(default_factory=list)
 
-    def number_of(self, way: Exit) -> int:
-        if way not in self.exits:
-            self.exits.append(way)
-        return FIRST_EXIT + self.exits.index(way)
+    def number_of(self, exit_kind: Exit) -> int:
+        if exit_kind not in self.exits:
+            self.exits.append(exit_kind)
+        return FIRST_EXIT + self.exits.index(exit_kind)
 
 
 Context: TypeAlias = Loop | Cleanup
@@ -202,21 +202,21 @@ class Branching(ScriptExpressions):
             self.node(statement.value)
         self.leave("return", statement.offset)
 
-    def leave(self, way: Exit, at: int) -> None:
+    def leave(self, exit_kind: Exit, at: int) -> None:
         """Compile an exit; the value of a ``return`` is on the stack."""
         here = self.here
         for context in reversed(self.contexts):
             if isinstance(context, Cleanup):
-                if way == "return":
+                if exit_kind == "return":
                     here.store(context.value, at=at)
-                self.enter_cleanup(context, context.number_of(way), at)
+                self.enter_cleanup(context, context.number_of(exit_kind), at)
                 return
-            if way != "return":
-                jumps = context.breaks if way == "break" else context.continues
+            if exit_kind != "return":
+                jumps = context.breaks if exit_kind == "break" else context.continues
                 jumps.append(here.emit(Op.JUMP, at=at))
                 return
-        if way != "return":
-            self.fail("TypeError", f"'{way}' stands outside of a loop", at)
+        if exit_kind != "return":
+            self.fail("TypeError", f"'{exit_kind}' is outside of a loop", at)
         elif here.parent is None:
             self.returns.append((here.emit(Op.JUMP, at=at), at))
         else:
@@ -248,20 +248,20 @@ class Branching(ScriptExpressions):
             here.store(cleanup.mode, at=at)
             here.land(*cleanup.entries)
             self.block(statement.cleanup)
-            self.go_on(cleanup, at)
+            self.resume_pending(cleanup, at)
 
-    def go_on(self, cleanup: Cleanup, at: int) -> None:
+    def resume_pending(self, cleanup: Cleanup, at: int) -> None:
         """Continue after a ``finally`` block with the action that was pending when it was entered."""
         here = self.here
         after = self.unless_mode(cleanup, BY_THROWING, at)
         here.load(cleanup.value, at=at)
         here.emit(Op.THROW, at=at)
         here.land(after)
-        for number, way in enumerate(cleanup.exits, FIRST_EXIT):
+        for number, exit_kind in enumerate(cleanup.exits, FIRST_EXIT):
             after = self.unless_mode(cleanup, number, at)
-            if way == "return":
+            if exit_kind == "return":
                 here.load(cleanup.value, at=at)
-            self.leave(way, at)
+            self.leave(exit_kind, at)
             here.land(after)
 
     def unless_mode(self, cleanup: Cleanup, mode: int, at: int) -> int:

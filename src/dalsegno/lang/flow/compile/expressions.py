@@ -89,7 +89,7 @@ class ScriptExpressions(Compiler):
         if full in SCRIPT_FUNCTIONS:
             self.here.emit(Op.BUILTIN, self.pool.add(full), at=offset)
         elif full in SCRIPT_NAMESPACES:
-            self.fail("TypeError", f"'{name}' is no value: write {full}.something(…)", offset)
+            self.fail("TypeError", f"'{name}' is not a value: write {full}.something(…)", offset)
         else:
             self.here.emit(Op.LOAD_GLOBAL, self.pool.add(name), at=offset)
         return 0

@@ -74,7 +74,7 @@ class Machine(Runner):
         arguments = [surroundings, inputs][-main.parameters :] if main.parameters else []
         machine.enter(FunctionValue(main, ()), arguments)
         machine.prepare(now, budget)
-        machine.go_on()
+        machine.proceed()
         return machine
 
     def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool:
@@ -89,7 +89,7 @@ class Machine(Runner):
         self.known = _numbered(outcomes, len(self.known)) | self.known
         self._packed = None
         self.prepare(now, budget)
-        self.go_on()
+        self.proceed()
         return True
 
     def _answer(self, known: Known, now: float, budget: int | None) -> bool:
@@ -104,7 +104,7 @@ class Machine(Runner):
         if not self.needed:
             frame.position += 1
             self.conclude(frame, promise, verdict)
-        self.go_on()
+        self.proceed()
         return True
 
     def interrupt(self, error: ErrorValue, *, now: float, budget: int | None = None) -> bool:
@@ -115,7 +115,7 @@ class Machine(Runner):
         self._packed = None
         self.prepare(now, budget)
         self.throw(with_stack(error, self.trace()))
-        self.go_on()
+        self.proceed()
         return True
 
     # state for the driver

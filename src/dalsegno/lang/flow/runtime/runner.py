@@ -89,7 +89,7 @@ class Runner(Interpreter):
         self.status = "running"
         self.finished = False
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         if self.needed:
             self.lack(self.needed)
         self.run()
@@ -204,11 +204,11 @@ class Runner(Interpreter):
             frame = frames[depth]
             if isinstance(frame, Frame):
                 position = frame.position - 1
-                for shelter in frame.function.shelters:
-                    if shelter.start <= position < shelter.stop:
+                for handler in frame.function.shelters:
+                    if handler.start <= position < handler.stop:
                         del frames[depth + 1 :]
                         frame.stack[:] = [value]
-                        frame.position = shelter.target
+                        frame.position = handler.target
                         return
         self.fail(uncaught(self.host, value, self.trace()))
 

@@ -72,10 +72,10 @@ class Unpacker:
             made.value = self.variable(made, 0, entry[1])
         elif entry[0] == Entry.LIST:
             made.extend(self.items(entry[1]))
-            self.look_for_vacancies(made)
+            self.find_vacancies(made)
         elif entry[0] == Entry.OBJECT:
             made.update(zip(entry[1], self.items(entry[2]), strict=True))
-            self.look_for_vacancies(made)
+            self.find_vacancies(made)
         elif made is _NOT_BUILT:
             self.group(number)
 
@@ -149,10 +149,10 @@ class Unpacker:
 
     def stack(self, packed: list[Packed]) -> list[Value]:
         values = [self.value(item) for item in packed]
-        self.look_for_vacancies(values)
+        self.find_vacancies(values)
         return values
 
-    def look_for_vacancies(self, holder: Any) -> None:
+    def find_vacancies(self, holder: Any) -> None:
         if Vacant in map(type, holder if type(holder) is list else holder.values()):
             for key, value in list(enumerate(holder)) if type(holder) is list else list(holder.items()):
                 self.need(holder, key, value)
@@ -270,7 +270,7 @@ def _check(machine: Runner) -> None:
     if machine.status == "failed" and type(machine.error) is not ErrorValue:
         raise SnapshotError("the snapshot is damaged: it failed without an error")
     if machine.status == "paused" and not machine.frames:
-        raise SnapshotError("the snapshot is damaged: there is nothing to go on with")
+        raise SnapshotError("the snapshot is damaged: there is nothing to continue with")
     if machine.status == "suspended":
         frame = machine.frames[-1]
         if (
@@ -287,7 +287,9 @@ def _frame(machine: Runner, unpacker: Unpacker, packed: list[Packed]) -> Frame |
     number, position, argument_count, stack, variables, cells = packed
     function = machine.unit.functions[number] if number >= 0 else None
     if function is None or not 0 <= position < len(function.instructions):
-        raise SnapshotError("the snapshot does not fit its program: it stands where there is no instruction")
+        raise SnapshotError(
+            "the snapshot does not fit its program: it has stopped where there is no instruction"
+        )
     live = machine.program.live_slots(function, position)
     if len(live) != len(variables) or len(cells) != len(function.captures):
         raise SnapshotError("the snapshot does not fit its program: it has other variables")

@@ -20,7 +20,7 @@ LONG = 32 * 1024
 _ATOMS = frozenset({str, int, bool, type(None)})
 _PLAIN = _ATOMS | {float, list, dict}
 _PER_ITEM = 4
-_ENOUGH = 2**60
+_UNBOUNDED = 2**60
 
 
 def plain_size(value: Value, texts: set[int]) -> int:
@@ -92,7 +92,7 @@ def _is_tree(value: Value) -> bool:
     while waiting:
         container, inside = waiting.pop()
         if inside is not None:
-            written[id(container)] = min(_ENOUGH, 1 + sum([written.get(id(item), 0) for item in inside]))
+            written[id(container)] = min(_UNBOUNDED, 1 + sum([written.get(id(item), 0) for item in inside]))
         elif id(container) not in written:
             items = container if type(container) is list else container.values()
             inside = [item for item in items if type(item) is list or type(item) is dict]

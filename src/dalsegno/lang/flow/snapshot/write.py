@@ -135,10 +135,10 @@ class Packer:
         """Pack a larger plain value separately, so that it is written once, and read only when used."""
         reference = self.references.get(id(value))
         if reference is None:
-            reference = self.references[id(value)] = self.apart(value, stays, size or len(value))
+            reference = self.references[id(value)] = self.pack_separately(value, stays, size or len(value))
         return reference
 
-    def apart(self, value: Value, stays: bool, size: int) -> Packed:
+    def pack_separately(self, value: Value, stays: bool, size: int) -> Packed:
         known = self.before.get(id(value))
         stored = known[1] if known is not None and self.fits(known[1]) else self.store(value, size)
         if stays:
@@ -251,9 +251,9 @@ class Packer:
         return {TAG: packed}
 
     def error(self, error: ErrorValue) -> Packed:
-        told = [error.code, error.message, error.type, self.whole(error.data), error.stack, error.classes]
+        fields = [error.code, error.message, error.type, self.whole(error.data), error.stack, error.classes]
         attributes = [self.whole(error.attributes)] if error.attributes else []
-        return {TAG: [Mark.ERROR, *told, self.whole(list(error.args)), *attributes]}
+        return {TAG: [Mark.ERROR, *fields, self.whole(list(error.args)), *attributes]}
 
     def iteration(self, iteration: Iteration) -> Packed:
         if type(iteration.items) is range:

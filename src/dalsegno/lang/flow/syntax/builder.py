@@ -211,9 +211,9 @@ class ScriptBuilder(TreeBuilder):
     def increasing_body(self, children: Children) -> Block:
         """Build ``() => count++``: it returns the value before."""
         assignment = self.increment_after(children)
-        undone = Step("-" if assignment.operator == "+=" else "+", assignment.value, assignment.offset)
+        inverse = Step("-" if assignment.operator == "+=" else "+", assignment.value, assignment.offset)
         target: Any = assignment.target
-        return _returning(assignment, target, [undone])
+        return _returning(assignment, target, [inverse])
 
     def function_value(self, children: Children) -> Arrow:
         mark, _, targets, _, body = children

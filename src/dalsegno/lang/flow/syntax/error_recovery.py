@@ -47,7 +47,7 @@ _FILLERS = {
 """Neutral content for the parentheses of a head, by the head's keyword."""
 
 _TEMPLATE = re.compile(r"`[^`\\]*(?:\\.[^`\\]*)*`?", re.DOTALL)
-_GOES_ON = re.compile(
+_CONTINUES_LINE = re.compile(
     SKIPPED + r"(?:(?:else|catch|finally)\b|\?\.|[.?:&|=,)\]]|[-+*/%<>](?![-+/*])|!=)", re.DOTALL
 )
 """The start of a line that continues the previous statement."""
@@ -144,7 +144,7 @@ def end_of_statement(text: str, begin: int, offset: int) -> int:
         if depth == 0 and place >= offset:
             if sign == ";":
                 return place + 1
-            if sign == "\n" and not _GOES_ON.match(text, place):
+            if sign == "\n" and not _CONTINUES_LINE.match(text, place):
                 return place
     return len(text)
 

@@ -237,9 +237,7 @@ class Layout(Lexer):
             return
         name = self.found[self.first]
         if name.type == "NAME" and closed.index == self.first + 1 and self.in_statements():
-            message = (
-                f"'{name.value}(…) {{' is no statement: write function {name.value}(…) {{ … }} to define one"
-            )
+            message = f"'{name.value}(…) {{' is not a statement: write function {name.value}(…) {{ … }} to define one"
             raise self.problem(message, name.offset)
 
     def close(self, text: str, offset: int) -> None:

@@ -148,7 +148,7 @@ class ScriptLexer(Layout):
                 self.add("INFIX", {"===": "==", "!==": "!="}.get(text, text), offset, State.OPEN)
                 return
             if not self.newline:
-                raise self.problem("'!' cannot stand between two values; did you mean '!='?", offset)
+                raise self.problem("'!' cannot be used between two values; did you mean '!='?", offset)
         if text == "/":
             message = "'/' needs a value before it; a pattern is written as a string: value.matches(\"^a+$\")"
             raise self.problem(message, offset)

@@ -52,13 +52,15 @@ def _wrapped(wrappers: Sequence[Workflow], statements: list[Statement]) -> Progr
         raise SyntaxProblem("a source holds one workflow; this is the second", wrappers[1].offset)
     for statement in statements:
         if not isinstance(statement, Function | Declaration):
-            message = "only functions and declarations may stand beside a workflow: move this into its body"
+            message = (
+                "only functions and declarations may be written beside a workflow: move this into its body"
+            )
             raise SyntaxProblem(message, statement.offset)
     return _around(statements, wrapper.parameters, wrapper.body, wrapper.name, "workflow")
 
 
 def _around(
-    beside: list[Statement],
+    other_statements: list[Statement],
     parameters: tuple[Target, ...],
     body: Block,
     name: str | None,
@@ -71,9 +73,9 @@ def _around(
     if len(parameters) > 2:
         message = "a workflow takes at most two parameters: the context and the inputs"
         raise SyntaxProblem(message, parameters[2].offset)
-    functions = tuple(item for item in beside if isinstance(item, Function))
-    if len(functions) < len(beside):
-        return Program((), parameters, block_of([*beside, body], body.offset), name, form)
+    functions = tuple(item for item in other_statements if isinstance(item, Function))
+    if len(functions) < len(other_statements):
+        return Program((), parameters, block_of([*other_statements, body], body.offset), name, form)
     return Program(functions, parameters, body, name, form)
 
 
@@ -111,7 +113,7 @@ def _check_unicode(source: str) -> None:
         source.encode("utf-8")
     except UnicodeEncodeError as problem:
         shown = source.encode("utf-8", "replace").decode("utf-8")
-        raise FlowSyntaxError.at("half a surrogate pair is no character", shown, problem.start) from None
+        raise FlowSyntaxError.at("half a surrogate pair is not a character", shown, problem.start) from None
 
 
 def _parse(source: str, start: int) -> Program:

@@ -45,7 +45,7 @@ def _check_breaks(program: Program, report: Report) -> None:
                 word = "break" if isinstance(node, Break) else "continue"
                 report.note(
                     "stray-break",
-                    f"'{word}' stands outside of a loop; leave a function with 'return'",
+                    f"'{word}' is outside of a loop; leave a function with 'return'",
                     node.offset,
                 )
         elif isinstance(node, Arrow | Function):

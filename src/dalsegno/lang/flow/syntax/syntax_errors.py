@@ -32,7 +32,7 @@ _OPENING = frozenset(
 )
 _CLOSING = frozenset({"RPAR", "RSQB", "RBRACE", "BLOCK_RBRACE", "INTERPOLATION_END"})
 _CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE", "INTERPOLATION": "INTERPOLATION_END"}
-_WISHES = {
+_EXPECTED = {
     "RPAR": "')'", "RSQB": "']'", "RBRACE": "'}'", "COLON": "':'", "NAME": "a name", "ARROW": "'=>'", "EQUAL": "'='",
     "INTERPOLATION_END": "'}'", "BLOCK_LBRACE": "'{'", "LPAR": "'('", "SEMI": "';'", "OF": "'of'", "COMMA": "','",
 }  # fmt: skip
@@ -76,9 +76,9 @@ class Spot:
 
 def explain(problem: UnexpectedToken, tokens: Sequence[Token], source: str) -> FlowSyntaxError:
     spot = Spot(problem, tokens, source)
-    said = next(filter(None, (rule(spot) for rule in _RULES)))
+    message = next(filter(None, (rule(spot) for rule in _RULES)))
     hint = runaway_string([spot.before] if spot.before else [], source)
-    return FlowSyntaxError.at(said + hint, source, spot.offset)
+    return FlowSyntaxError.at(message + hint, source, spot.offset)
 
 
 def runaway_string(tokens: Sequence[Token], source: str) -> str:
@@ -135,7 +135,7 @@ def _assignment(spot: Spot) -> str | None:
 
 def _stray_word(spot: Spot) -> str | None:
     if spot.kind == "ELSE":
-        return "'else' follows no 'if': it must stand right after the '}' of one"
+        return "'else' follows no 'if': it must come right after the '}' of one"
     if spot.kind in ("CATCH", "FINALLY"):
         return f"{spot.found} follows no 'try': it must stand right after the '}}' of one"
     if "CATCH" in spot.expected and spot.before_kind == "BLOCK_RBRACE":
@@ -167,7 +167,7 @@ def _name(spot: Spot) -> str | None:
         return None
     text = text_of(spot.token, spot.source) if spot.token else ""
     if spot.kind == "ELLIPSIS":
-        return "'...' cannot stand in an object pattern: name the keys you need"
+        return "'...' cannot be used in an object pattern: name the keys you need"
     if spot.kind == "LPAR" and spot.before_kind == "OPTIONAL":
         return "there is no '?.(': write value?.method(…), or check the function first"
     after = f" after {shown(spot.before, spot.source)}" if spot.before else ""
@@ -223,10 +223,10 @@ def _otherwise(spot: Spot) -> str:
     if "INFIX" in spot.expected:
         around = "an operator or ','" if spot.bracket else "an operator"
         return f"{spot.unexpected}: {around} is missing before it"
-    return f"{spot.unexpected}: expected {_wishes(spot)}"
+    return f"{spot.unexpected}: expected {_expected_text(spot)}"
 
 
-def _wishes(spot: Spot) -> str:
+def _expected_text(spot: Spot) -> str:
     """Return the expected tokens. The parser expects any closing bracket; only one can be closed here."""
     opener = spot.bracket.type.removeprefix("PATTERN_").removeprefix("ARROW_") if spot.bracket else ""
     impossible = {closer for left, closer in _CLOSERS.items() if left != opener}
@@ -234,8 +234,8 @@ def _wishes(spot: Spot) -> str:
         impossible |= {"SEMI"}
     if spot.bracket_before is None or spot.bracket_before.type != "FOR":
         impossible |= {"OF"}
-    wishes = [_WISHES[name] for name in spot.expected - impossible if name in _WISHES]
-    return " or ".join(sorted(wishes)) or "something else"
+    expected = [_EXPECTED[name] for name in spot.expected - impossible if name in _EXPECTED]
+    return " or ".join(sorted(expected)) or "something else"
 
 
 _RULES: tuple[Callable[[Spot], str | None], ...] = (

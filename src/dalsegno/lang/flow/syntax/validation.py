@@ -36,7 +36,7 @@ def validate(source: str, tasks: Iterable[str] | None = None, parsed: Parsed | N
     try:
         program, _ = parsed if parsed is not None else parse_program(source)
     except FlowSyntaxError as problem:
-        return _despite(recover(source, problem), source, tasks)
+        return _findings_of_rest(recover(source, problem), source, tasks)
     return _checked(program, source, tasks)
 
 
@@ -49,7 +49,7 @@ def task_calls(source: str) -> list[tuple[str, str | None]]:
     return use.task_calls
 
 
-def _despite(found: Recovered, source: str, tasks: Iterable[str] | None) -> list[Finding]:
+def _findings_of_rest(found: Recovered, source: str, tasks: Iterable[str] | None) -> list[Finding]:
     """Return the syntax errors, and the findings in the rest of the program if it could be parsed."""
     findings = [finding_of(problem) for problem in found.problems]
     if found.parsed is not None:

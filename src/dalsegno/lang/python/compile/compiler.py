@@ -26,7 +26,7 @@ from dalsegno.lang.python.compile.unsupported import AsyncioSpellings, Itertools
 from dalsegno.lang.python.environment import Surroundings
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.python.local_clock import warn_of_local_clock
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.python.opcodes import Op
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 
@@ -108,13 +108,15 @@ class Compiler:
         )
 
     def _assembled(self, waiting: _Waiting, variables: _Variables) -> Statements:
-        def enlist(nested: ast.AsyncFunctionDef) -> int:
+        def add_function(nested: ast.AsyncFunctionDef) -> int:
             qualname = f"{waiting.qualname}.<locals>.{nested.name}"
             self._functions.append(_Waiting(nested, qualname, (*variables.own, *variables.captured)))
             return len(self._functions) - 1
 
         line = waiting.node.lineno
-        assembly = Statements(variables.all, FragmentWriter(variables.all, line), line, enlist=enlist)
+        assembly = Statements(
+            variables.all, FragmentWriter(variables.all, line), line, add_function=add_function
+        )
         assembly.body(waiting.node.body)
         assembly.emit(Op.NOTHING)
         assembly.emit(Op.RETURN)
@@ -133,7 +135,7 @@ def compile_workflow(
     source = source_of(plain, plain.__name__)
     definition = parse_function(source, plain.__name__)
     if not isinstance(definition, ast.AsyncFunctionDef):
-        raise _refused(plain, "the file has changed since it was imported: this is no 'async def' any more")
+        raise _refused(plain, "the file has changed since it was imported: this is no longer an 'async def'")
     surroundings = Surroundings.of(plain)
     try:
         _prepare(definition, source, surroundings)
@@ -149,7 +151,7 @@ def compile_workflow(
         format=FORMAT,
         name=name or plain.__name__,
         hash=digest,
-        module=home_of(plain.__module__),
+        module=stored_name_of(plain.__module__),
         qualname=plain.__qualname__,
         file=source.file,
         first_line=source.first_line,
@@ -295,7 +297,7 @@ def _called(definition: ast.AST, surroundings: Surroundings) -> dict[str, Functi
         if (
             name in found
             or not isinstance(function, FunctionType)
-            or home_of(function.__module__) != surroundings.module
+            or stored_name_of(function.__module__) != surroundings.module
         ):
             continue
         found[name] = function

@@ -74,17 +74,17 @@ class ControlFlow(Blocks, ABC):
         depth = self.depth
         self.expression(node.subject)
         for case in node.cases:
-            unfit = Label()
+            no_match = Label()
             self.line = case.pattern.lineno
-            self._fits(case, unfit)
+            self._fits(case, no_match)
             self.emit(Op.POP)
             self.body(case.body)
             self.emit(Op.JUMP, end)
-            self.place(unfit, depth + 1)
+            self.place(no_match, depth + 1)
         self.emit(Op.POP)
         self.place(end, depth)
 
-    def _fits(self, case: ast.match_case, unfit: Label) -> None:
+    def _fits(self, case: ast.match_case, no_match: Label) -> None:
         awaited = case.guard if case.guard is not None and has_await(case.guard) else None
         place = case.pattern
         yes = at(ast.Return(ast.copy_location(ast.Constant(True), place)), place)
@@ -92,7 +92,7 @@ class ControlFlow(Blocks, ABC):
         only = ast.match_case(copy.deepcopy(case.pattern), guard, [yes])
         self.emit(Op.COPY, 1)
         self.test([at(ast.Match(placeholder(0, place), [only]), place)], 1)
-        self.emit(Op.JUMP_IF_FALSE, unfit)
+        self.emit(Op.JUMP_IF_FALSE, no_match)
         if awaited is not None:
             self.expression(awaited)
-            self.emit(Op.JUMP_IF_FALSE, unfit)
+            self.emit(Op.JUMP_IF_FALSE, no_match)

@@ -47,7 +47,7 @@ def source_of(function: FunctionType, name: str) -> Source:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError, IndexError, SyntaxError) as error:
         message = (
-            "its source text cannot be read. A workflow is compiled from its source, so it must stand in a .py file "
+            "its source text cannot be read. A workflow is compiled from its source, so it must be in a .py file "
             "that Python can open: not in the interactive prompt, not in exec(), not in a zip file"
         )
         place = function.__code__

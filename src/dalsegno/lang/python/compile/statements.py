@@ -21,7 +21,7 @@ from dalsegno.lang.python.opcodes import Op
 class Statements(ExceptionFlow):
     """Compiles statements. The stack is unchanged afterwards."""
 
-    enlist: Callable[[ast.AsyncFunctionDef], int] = field(kw_only=True)
+    add_function: Callable[[ast.AsyncFunctionDef], int] = field(kw_only=True)
     """Assigns a nested async function its number in the program."""
     dispatch: dict[type[ast.stmt], Callable[[Any], None]] = field(init=False)
 
@@ -153,7 +153,7 @@ class Statements(ExceptionFlow):
             [binder, at(ast.Return(ast.copy_location(ast.Name(binder.name, ast.Load()), node)), node)], count
         )
         shared = names_of_function(node).free & set(self.variables)
-        self.emit(Op.FUNCTION, self.enlist(node)).reads = frozenset(shared)
+        self.emit(Op.FUNCTION, self.add_function(node)).reads = frozenset(shared)
         self.store(node.name)
 
 

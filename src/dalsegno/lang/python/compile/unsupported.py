@@ -132,7 +132,7 @@ _JOINING = frozenset((_API_MODULE, name) for name in ("gather", "first", "race",
 
 def not_a_task(name: str) -> str:
     return (
-        f"'{name}' is a coroutine function but no task, so its progress could not be stored. "
+        f"'{name}' is a coroutine function but not a task, so its progress could not be stored. "
         "Make it a task (@app.task), or define it inside the workflow"
     )
 
@@ -148,7 +148,7 @@ def no_manager(shown: str) -> str:
     return f"'async with' in a workflow is for timeout() alone, not for {shown}: use it inside a task"
 
 
-def home_and_name(function: Any) -> tuple[str, str]:
+def module_and_name(function: Any) -> tuple[str, str]:
     return str(getattr(function, "__module__", "")), str(getattr(function, "__name__", ""))
 
 
@@ -161,7 +161,7 @@ def is_coroutine_function(value: Any) -> bool:
 
 
 def joins_promises(value: Any) -> bool:
-    return home_and_name(value) in _JOINING
+    return module_and_name(value) in _JOINING
 
 
 def promises_in(call: ast.Call) -> Iterator[ast.expr]:
@@ -179,7 +179,7 @@ def promises_in(call: ast.Call) -> Iterator[ast.expr]:
 def makes_foreign_manager(value: Any, *, called: bool) -> bool:
     """Return whether ``async with`` on this value, or on its result if ``called``, is certainly not a ``timeout``."""
     if _of_asyncio(value):
-        name = home_and_name(value)[1]
+        name = module_and_name(value)[1]
         return (
             name not in ASYNCIO_NAMES and name not in INSTEAD
         )  # the names in INSTEAD have advice of their own
@@ -191,7 +191,7 @@ def makes_foreign_manager(value: Any, *, called: bool) -> bool:
 
 
 def _of_asyncio(value: Any) -> bool:
-    return home_and_name(value)[0].startswith("asyncio.")
+    return module_and_name(value)[0].startswith("asyncio.")
 
 
 _NO_FRAME = "name the variables you need: the workflow's variables are not in one frame"
@@ -268,7 +268,7 @@ class Refusals:
         if isinstance(node, ast.AsyncFunctionDef) and not self._in_async:
             self.refuse(
                 node,
-                f"the async function '{node.name}' stands inside a plain function: define it directly in the workflow, "
+                f"the async function '{node.name}' is inside a plain function: define it directly in the workflow, "
                 "or make it a task",
             )
         decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
@@ -326,14 +326,14 @@ class Refusals:
             self.refuse(node.type, "'await' in an 'except' clause is not supported: await before the 'try'")
 
     def call(self, node: ast.Call) -> None:
-        if joins_promises(self._meant(node.func)):
+        if joins_promises(self._resolved(node.func)):
             for promise in promises_in(node):
                 self._joined(promise)
         if not isinstance(node.func, ast.Name) or self.is_local(node.func.id):
             return
         name = node.func.id
         if name == "super":
-            self.refuse(node, "'super()' is not supported: a workflow is no method")
+            self.refuse(node, "'super()' is not supported: a workflow is not a method")
         elif name in _SCOPE_BUILTINS and (name in _REFUSED_WITH_ARGUMENTS or not node.args):
             self.refuse(node, f"'{name}()' is not supported in a workflow: {_SCOPE_BUILTINS[name]}")
 
@@ -342,7 +342,7 @@ class Refusals:
         match node:
             case ast.Call(func=ast.Name(id=name)) if self._is_nested(name):
                 self.refuse(node, no_promise(name))
-            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+            case ast.Call(func=function) if is_coroutine_function(self._resolved(function)):
                 self.refuse(node, not_a_task(ast.unparse(function)))
 
     def _is_nested(self, name: str) -> bool:
@@ -359,14 +359,14 @@ class Refusals:
                 self.refuse(
                     node, f"'{name}' is an async function: nothing of it runs unless you 'await {name}(…)'"
                 )
-            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+            case ast.Call(func=function) if is_coroutine_function(self._resolved(function)):
                 self.refuse(node, not_a_task(ast.unparse(function)))
             case ast.Call(func=function):
-                instead = _FORGOTTEN.get(home_and_name(self._meant(function)))
+                instead = _FORGOTTEN.get(module_and_name(self._resolved(function)))
                 if instead is not None:
                     self.refuse(node, instead)
 
-    def _meant(self, function: ast.expr) -> Any:
+    def _resolved(self, function: ast.expr) -> Any:
         """Return the object behind a global name, or behind an attribute of a module."""
         match function:
             case ast.Name(id=name) if not self.is_local(name):
@@ -378,15 +378,15 @@ class Refusals:
 
     def await_(self, node: ast.Await) -> None:
         match node.value:
-            case ast.Call(func=function) if is_coroutine_function(self._meant(function)):
+            case ast.Call(func=function) if is_coroutine_function(self._resolved(function)):
                 self.refuse(node, not_a_task(ast.unparse(function)))
 
     def async_with(self, node: ast.AsyncWith) -> None:
         for item in node.items:
             manager = item.context_expr
             called = isinstance(manager, ast.Call)
-            meant = self._meant(manager.func if isinstance(manager, ast.Call) else manager)
-            if makes_foreign_manager(meant, called=called):
+            resolved = self._resolved(manager.func if isinstance(manager, ast.Call) else manager)
+            if makes_foreign_manager(resolved, called=called):
                 self.refuse(manager, no_manager(ast.unparse(manager)))
 
 

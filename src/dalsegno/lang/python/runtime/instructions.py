@@ -60,7 +60,7 @@ def _called(machine: Machine, frame: Frame, a: int, b: int) -> Any:
     if b:
         arguments = frame.stack[-b:]
         del frame.stack[-b:]
-    handled = machine.being_handled()
+    handled = machine.current_exception()
     return function(*arguments) if handled is None else _while_handling(handled, function, arguments)
 
 
@@ -319,12 +319,12 @@ def _escape(machine: Machine, frame: Frame, a: int, b: int) -> bool | None:
     manager = frame.stack.pop()
     if isinstance(manager, Timeout):
         machine.leave_timeout(manager)
-        swallowed = False
+        is_suppressed = False
     else:
-        swallowed = _while_handling(
+        is_suppressed = _while_handling(
             error, type(manager).__exit__, [manager, type(error), error, error.__traceback__]
         )
-    if swallowed:
+    if is_suppressed:
         frame.position = a
         return None
     machine.throw(error)

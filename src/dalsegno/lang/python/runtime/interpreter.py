@@ -97,7 +97,7 @@ class Interpreter:
                 self._run_frame(self.frames[-1], stop)
         except Exception as error:  # noqa: BLE001 - not of user code: the state is damaged, or we are wrong
             self.stop_failed(
-                ErrorValue("INTERNAL_ERROR", f"the machine cannot go on: {type(error).__name__}: {error}")
+                ErrorValue("INTERNAL_ERROR", f"the machine cannot continue: {type(error).__name__}: {error}")
             )
         finally:
             leave_machine(token)
@@ -190,7 +190,7 @@ class Interpreter:
 
     # -- exceptions -------------------------------------------------------------------------------------------
 
-    def being_handled(self) -> BaseException | None:
+    def current_exception(self) -> BaseException | None:
         """Return the innermost exception that an ``except`` or ``finally`` block is handling."""
         for frame in reversed(self.frames):
             for error in reversed(frame.handled):
@@ -203,7 +203,7 @@ class Interpreter:
         strip(error)
         frame = self.frames[-1]
         error = _as_local(error, frame)
-        handled = self.being_handled()
+        handled = self.current_exception()
         if error.__context__ is None and handled is not error:
             error.__context__ = handled
         remember(error, self._place(frame))
@@ -284,7 +284,7 @@ class Interpreter:
     # -- services for durable callables and verbs (see `durable_calls.Caller`) --------------------------------
 
     def call(self, target: Durable[Any, Any], inputs: Any) -> Promise:
-        self.program.meet(target)
+        self.program.add_durable(target)
         return self.call_by_name(target.kind, target.name, inputs, target.options)
 
     def call_by_name(self, kind: CallKind, name: str, inputs: Any, options: Mapping[str, Any]) -> Promise:

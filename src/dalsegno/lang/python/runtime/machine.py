@@ -74,7 +74,7 @@ class PythonMachine(Interpreter):
             machine.stop_failed(ErrorValue(type(error).__name__, str(error)))
             return machine
         machine.push(0, arguments, ())
-        machine._go_on(budget)
+        machine._proceed(budget)
         return machine
 
     def resume(self, outcomes: Mapping[str, Outcome], *, now: float = 0.0, budget: int | None = None) -> bool:
@@ -88,7 +88,7 @@ class PythonMachine(Interpreter):
             if number is not None and number not in self.known:
                 self.known[number] = (len(self.known), outcome)
         self.now = now
-        self._go_on(budget)
+        self._proceed(budget)
         return True
 
     def interrupt(self, error: ErrorValue, *, now: float = 0.0, budget: int | None = None) -> bool:
@@ -100,10 +100,10 @@ class PythonMachine(Interpreter):
         self.frames[-1].position += 1
         self.raise_here(revive(error, self.program.naming))
         if self.frames:
-            self._go_on(budget)
+            self._proceed(budget)
         return True
 
-    def _go_on(self, budget: int | None) -> None:
+    def _proceed(self, budget: int | None) -> None:
         self._frozen = None
         before = len(self.requests.effects)
         self.run(budget)

@@ -213,7 +213,7 @@ def _check_iterator(maker: str, state: Any, arguments: list[Any]) -> None:
     is_plain = all(isinstance(source, ITERABLE) for source in sources)
     if not is_plain or (maker in ("iter", "reversed") and len(sources) != 1) or type(state) not in _STATES:
         raise SnapshotError(
-            "the snapshot is damaged: an iterator goes through what is none of Python's containers"
+            "the snapshot is damaged: an iterator does not go through one of Python's containers"
         )
 
 
@@ -228,13 +228,13 @@ def _dict_view(reader: Reader, row: Row) -> Any:
 def _dict(value: Any) -> dict[Any, Any]:
     if isinstance(value, dict):
         return value
-    raise SnapshotError("the snapshot is damaged: what should be a dict is none")
+    raise SnapshotError("the snapshot is damaged: what should be a dict is not one")
 
 
 def _suppress(reader: Reader, row: Row) -> contextlib.suppress:
     kinds = [reader.value(part) for part in row[1:]]
     if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-        raise SnapshotError("the snapshot is damaged: what is suppressed is no exception")
+        raise SnapshotError("the snapshot is damaged: what is suppressed is not an exception")
     return contextlib.suppress(*kinds)
 
 
@@ -412,7 +412,7 @@ def _fill_instance(reader: Reader, made: Any, row: Row) -> None:
     computed = _computed(kind)
     for name, value in state.items():
         if name in _NEVER_SET or name in computed:
-            raise SnapshotError(f"the class '{row[1]}' has changed: '{name}' is none of its fields")
+            raise SnapshotError(f"the class '{row[1]}' has changed: '{name}' is not one of its fields")
         with contextlib.suppress(AttributeError):
             object.__setattr__(made, name, value)
 
@@ -477,7 +477,7 @@ def _fill_closure(reader: Reader, made: types.FunctionType, row: Row) -> None:
 def _stored_iterator(reader: Reader, row: Row) -> Any:
     kind: Any = CLASSES.get(row[1])
     if kind is None or len(row) - 2 != len(slots_of(kind)):
-        raise SnapshotError(f"the snapshot holds an iterator that this version does not know: '{row[1]}'")
+        raise SnapshotError(f"the snapshot holds an iterator unknown to this version: '{row[1]}'")
     return kind.__new__(kind)
 
 
@@ -497,17 +497,17 @@ def _fill_cache(reader: Reader, made: LruCache, row: Row) -> None:
 def _fill_nested(reader: Reader, made: NestedFunction, row: Row) -> None:
     binder, *cells = (reader.value(part) for part in row[2:])
     if not all(isinstance(cell, CellType) for cell in cells):
-        raise SnapshotError("the snapshot is damaged: a function's variable is no variable")
+        raise SnapshotError("the snapshot is damaged: a function's variable is not a variable")
     is_known = isinstance(row[1], int) and 0 < row[1] < len(reader.program.functions)
     if not is_known or not isinstance(binder, types.FunctionType):
-        raise SnapshotError("the snapshot is damaged: a nested function is none of its program's")
+        raise SnapshotError("the snapshot is damaged: a nested function is not one of its program")
     made.number, made.binder, made.cells = row[1], binder, tuple(cells)
 
 
 def _fill_call(reader: Reader, made: NestedCall, row: Row) -> None:
     function, arguments = reader.value(row[2]), reader.value(row[3])
     if not isinstance(function, NestedFunction) or not isinstance(arguments, tuple):
-        raise SnapshotError("the snapshot is damaged: a call is none of a nested function")
+        raise SnapshotError("the snapshot is damaged: a call is not one of a nested function")
     made.awaited, made.function, made.arguments = bool(row[1]), function, arguments
 
 

@@ -60,7 +60,7 @@ def decode(data: bytes) -> StoredMachine:
     try:
         stored = _decoder.decode(unsealed(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SnapshotError(f"this is no snapshot of a Python workflow: {error}") from error
+        raise SnapshotError(f"this is not a snapshot of a Python workflow: {error}") from error
     if stored.format != FORMAT:
         raise SnapshotError(f"the snapshot has format {stored.format}; this version knows {FORMAT}")
     return stored
@@ -147,7 +147,7 @@ def _with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
 def _frame(machine: Interpreter, stored: StoredFrame, reader: Reader) -> Frame:
     code = machine.program.functions[stored.number] if stored.number >= 0 else None
     if code is None or not 0 <= stored.position < len(code.instructions):
-        raise SnapshotError("the snapshot stands at an instruction that its program does not have")
+        raise SnapshotError("the snapshot has stopped at an instruction that its program does not have")
     count = code.own + len(code.captured)
     variables = [*stored.variables, *[DEAD] * (count - len(stored.variables))]
     cells = [_cell(reader, written) for written in variables[:count]]
@@ -166,27 +166,27 @@ def _cell(reader: Reader, written: Written) -> CellType:
         return CellType(reader.value(written[1]))
     found = reader.value(written)
     if not isinstance(found, CellType):
-        raise SnapshotError("the snapshot is damaged: a variable is no variable")
+        raise SnapshotError("the snapshot is damaged: a variable is not a variable")
     return found
 
 
 def _handled(value: Any) -> BaseException | None:
     if value is None or isinstance(value, BaseException):
         return value
-    raise SnapshotError("the snapshot is damaged: it handles what is no exception")
+    raise SnapshotError("the snapshot is damaged: it handles what is not an exception")
 
 
 def _timeout(value: Any) -> Timeout:
     if isinstance(value, Timeout):
         return value
-    raise SnapshotError("the snapshot is damaged: a time limit is none")
+    raise SnapshotError("the snapshot is damaged: a time limit is not one")
 
 
 def _check(machine: Interpreter) -> None:
     """Check the invariants that the machine relies on when it resumes."""
-    goes_on = machine.status in ("suspended", "paused")
-    if goes_on != bool(machine.frames):
-        raise SnapshotError("the snapshot is damaged: only a machine that goes on has frames")
+    is_resumable = machine.status in ("suspended", "paused")
+    if is_resumable != bool(machine.frames):
+        raise SnapshotError("the snapshot is damaged: only a machine that can continue has frames")
     if machine.status == "suspended":
         stack = machine.frames[-1].stack
         if not stack or not isinstance(stack[-1], Promise | Group | Settled):

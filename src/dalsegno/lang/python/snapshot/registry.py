@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from dalsegno.errors import UsageError
 from dalsegno.lang.errors import SnapshotError
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ def register_type(kind: type[T], dump: Callable[[T], Any], load: Callable[[Any],
         raise UsageError(f"register_type() takes a class, not {type(given[0]).__name__}")
     if not all(map(callable, given)):
         raise UsageError(f"register_type({kind.__name__}): give two functions, dump and load")
-    found = StoredType(kind, f"{home_of(kind.__module__)}.{kind.__qualname__}", dump, load)
+    found = StoredType(kind, f"{stored_name_of(kind.__module__)}.{kind.__qualname__}", dump, load)
     _by_class[kind] = _by_name[found.name] = found
 
 
@@ -105,8 +105,8 @@ def _of_library(name: str, kind: type | None = None) -> StoredType | None:
     functions = _LIBRARY.get(name)
     if functions is None:
         return None
-    home, _, own = name.rpartition(".")
-    found = vars(sys.modules.get(home) or importlib.import_module(home)).get(own)
+    module_name, _, own = name.rpartition(".")
+    found = vars(sys.modules.get(module_name) or importlib.import_module(module_name)).get(own)
     if not isinstance(found, type) or (kind is not None and found is not kind):
         return None
     dump, load = functions

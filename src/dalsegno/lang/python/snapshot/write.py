@@ -20,7 +20,7 @@ from dalsegno.lang.python.durable_calls import Durable
 from dalsegno.lang.python.environment import is_bound
 from dalsegno.lang.python.errors import NotStorable
 from dalsegno.lang.python.exceptions import arguments_of, class_names
-from dalsegno.lang.python.module_names import home_of
+from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.runtime.frames import Frame
 from dalsegno.lang.python.snapshot.caches import WRAPPER, state_of
@@ -84,7 +84,7 @@ class Writer:
         program: PythonProgram,
         outside: dict[int, str],
         line: int,
-        excused: frozenset[int] = frozenset(),
+        being_tested: frozenset[int] = frozenset(),
     ) -> None:
         self._program = program
         self._outside = outside
@@ -93,7 +93,7 @@ class Writer:
         self._kept: list[Any] = []
         """Keeps written objects alive, so that their identities are not reused."""
         self._descriptions: dict[tuple[str, str | None, float | None], int] = {}
-        self._excused = excused
+        self._being_tested = being_tested
         """Exceptions whose parts are already being tested."""
         self._handles = 0
         self.rows: list[Row] = []
@@ -330,9 +330,8 @@ class Writer:
         Functions of the standard library are excluded: what theirs create depends on hidden state.
         """
         code = value.__code__
-        maker_name = (
-            f"{home_of(str(value.__globals__.get('__name__')))}.{code.co_qualname.partition('.<locals>.')[0]}"
-        )
+        module = stored_name_of(str(value.__globals__.get("__name__")))
+        maker_name = f"{module}.{code.co_qualname.partition('.<locals>.')[0]}"
         maker = self._program.naming.find(maker_name)
         path = code_path(maker.__code__, code) if makes_functions(maker) else None
         if path is None:
@@ -378,9 +377,9 @@ class Writer:
 
     def _storable(self, error: BaseException, value: Any) -> bool:
         """Try to store the value in a separate table. An exception met again on the way counts as storable."""
-        if id(error) in self._excused:
+        if id(error) in self._being_tested:
             return False
-        probe = Writer(self._program, self._outside, self._line, self._excused | {id(error)})
+        probe = Writer(self._program, self._outside, self._line, self._being_tested | {id(error)})
         try:
             probe.write(value, "")
         except NotStorable:

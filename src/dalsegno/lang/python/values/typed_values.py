@@ -72,7 +72,7 @@ def _text(value: str, path: str) -> str:
 
 def _number(value: float, path: str) -> float:
     if not math.isfinite(value):
-        raise NotJson(f"{path} is {value!r}, which JSON cannot carry: use None, or text")
+        raise NotJson(f"{path} is {value!r}, which JSON cannot represent: use None, or text")
     return value
 
 
@@ -129,8 +129,8 @@ def _dumped(value: Any, path: str) -> Any:
         return value.model_dump(mode="json", round_trip=True)
     except ValueError as error:  # Pydantic's own errors are ValueErrors
         raise NotJson(
-            f"{path} is a {type(value).__name__} that Pydantic cannot write as JSON: {error}. (For bytes that are no "
-            "text, its model_config says ser_json_bytes='base64' and val_json_bytes='base64'.)"
+            f"{path} is a {type(value).__name__} that Pydantic cannot write as JSON: {error}. (For bytes that are not "
+            "text, set ser_json_bytes='base64' and val_json_bytes='base64' in its model_config.)"
         ) from error
 
 
@@ -161,7 +161,7 @@ def _cannot(value: Any, path: str) -> str:
     if kind is types.CoroutineType:
         return f"{path} is a coroutine: await a task instead"
     return (
-        f"{path} is of type {kind.__module__}.{kind.__qualname__}, which JSON cannot carry: give plain data, "
+        f"{path} is of type {kind.__module__}.{kind.__qualname__}, which JSON cannot represent: give plain data, "
         "a dataclass or a Pydantic model"
     )
 
@@ -182,13 +182,13 @@ def from_plain(value: Any, annotation: Any, what: str = "the value") -> Any:
     try:
         return decode(value)
     except (ValueError, TypeError, RecursionError) as error:  # both libraries' own errors are ValueErrors
-        raise InvalidInput(f"{what} does not fit {_shown(annotation)}: {_told(error)}") from error
+        raise InvalidInput(f"{what} does not fit {_shown(annotation)}: {_problem_text(error)}") from error
 
 
 _INNER_PLACE = re.compile(r" - at `\$([^`]*)`(?= - at `\$([^`]*)`$)")
 
 
-def _told(error: Exception) -> str:
+def _problem_text(error: Exception) -> str:
     """Return the error's text with a single path, from the outside inwards.
 
     Types have the names that the annotation uses.

@@ -362,8 +362,8 @@ class LedgerPassedOver(Topic):
         self, stack: ContractStack
     ) -> None:
         two = Allowance(concurrency=2)
-        hogs = [token(f"h{number}", key="gmail", allows=two) for number in range(3)]
-        await stack.apply(begin("hog", *hogs))
+        holders = [token(f"h{number}", key="gmail", allows=two) for number in range(3)]
+        await stack.apply(begin("hog", *holders))
         stack.clock.advance(1)
         others = [token(f"o{number}", key="gmail", allows=two) for number in range(3)]
         await stack.apply(begin("other", *others), begin("plain", token("p")))

@@ -117,7 +117,7 @@ def _sleep(lease: Lease, machine: MachineView, choice: int) -> Parts:
     return [*_saved(machine, choice), _timer(lease, choice), _child(lease, 0)]
 
 
-def _overlook(lease: Lease, machine: MachineView, choice: int) -> Parts:
+def _without_some(lease: Lease, machine: MachineView, choice: int) -> Parts:
     """Completions arrived while it ran."""
     return [*_saved(machine, choice, read=choice % 3), _child(lease, 0)]
 
@@ -170,8 +170,8 @@ RESUMES: tuple[Decision, ...] = (
     _suspend,
     _suspend,
     _sleep,
-    _overlook,
-    _overlook,
+    _without_some,
+    _without_some,
     _outdated,
     _drop,
     _forget_to_save,

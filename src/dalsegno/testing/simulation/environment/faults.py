@@ -42,7 +42,7 @@ class Faults:
         self.steps: dict[int, Fault] = {}
         self.calls: dict[int, Fault] = {}
         self.messages: dict[int, Fault] = {}
-        self.struck: list[Fault] = []
+        self.applied: list[Fault] = []
         self._call = 0
         self._message = 0
         for fault in schedule:
@@ -54,19 +54,19 @@ class Faults:
         return self.calls if fault.kind in CALL_FAULTS else self.messages
 
     def step(self, number: int) -> Fault | None:
-        return self._strike(self.steps.get(number))
+        return self._apply(self.steps.get(number))
 
     def call(self) -> Fault | None:
         self._call += 1
-        return self._strike(self.calls.get(self._call))
+        return self._apply(self.calls.get(self._call))
 
     def message(self) -> Fault | None:
         self._message += 1
-        return self._strike(self.messages.get(self._message))
+        return self._apply(self.messages.get(self._message))
 
-    def _strike(self, fault: Fault | None) -> Fault | None:
+    def _apply(self, fault: Fault | None) -> Fault | None:
         if fault is not None:
-            self.struck.append(fault)
+            self.applied.append(fault)
         return fault
 
 
@@ -77,10 +77,10 @@ MAX_LOSSES = 4
 def draw_schedule(random: Random, *, steps: int, commands: bool) -> tuple[Fault, ...]:
     """Return a random schedule for a run of about ``steps`` steps."""
     faults: list[Fault] = []
-    mood = random.random()
-    if mood < 0.85:
+    chance = random.random()
+    if chance < 0.85:
         faults += _crashes(random, steps)
-    if mood > 0.15:
+    if chance > 0.15:
         faults += _spread(random, CALL_FAULTS, steps // 2, random.choice((0.01, 0.03, 0.1)))
         faults += _spread(random, MESSAGE_FAULTS, steps // 8, random.choice((0.02, 0.1, 0.4)))
     if commands:

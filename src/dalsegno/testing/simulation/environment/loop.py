@@ -25,17 +25,17 @@ _T = TypeVar("_T")
 class Life:
     """The life of a simulated process, and whether it has ended."""
 
-    __slots__ = ("dead", "mourner", "name")
+    __slots__ = ("dead", "name", "on_death")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
-        self.mourner: Callable[[], None] = lambda: None
+        self.on_death: Callable[[], None] = lambda: None
         """Called when it is killed from inside."""
 
     def die(self) -> None:
         self.dead = True
-        self.mourner()
+        self.on_death()
 
 
 OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("owner", default=None)

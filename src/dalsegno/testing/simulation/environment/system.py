@@ -131,13 +131,13 @@ class SimulatedSystem(ABC):
         self.truth.after_commit = self._after_commit
         self.post = Post(self.faults, random)
         self.processes: list[Process] = []
-        self.graveyard: list[Process] = []
+        self.ended_processes: list[Process] = []
         self.findings: list[str] = []
         self.execution = ""
         self.bystander = ""
         self.ended = asyncio.Event()
         self._client: Process | None = None
-        self._born = 0
+        self._starts = 0
         self.accepted: set[str] = set()
         """Ids of the signals that the execution accepted."""
         self._commands: Counter[str] = Counter()
@@ -177,11 +177,11 @@ class SimulatedSystem(ABC):
         if process.life.dead:
             return
         process.kill()
-        self._bury(number)
+        self._end_process(number)
 
-    def _bury(self, number: int) -> None:
-        self.graveyard.append(self.processes[number])
-        pause = RESTART_AFTER[self._born % len(RESTART_AFTER)]
+    def _end_process(self, number: int) -> None:
+        self.ended_processes.append(self.processes[number])
+        pause = RESTART_AFTER[self._starts % len(RESTART_AFTER)]
         # In a separate context: callbacks of the dead process do not run.
         self.loop.call_later(pause, self._restart, number, context=contextvars.Context())
 
@@ -190,7 +190,7 @@ class SimulatedSystem(ABC):
         process = self.processes[number]
         if process.life.dead:
             return
-        self.graveyard.append(process)
+        self.ended_processes.append(process)
         process.spawn(process.stop())
         self._restart(number)
 
@@ -199,14 +199,14 @@ class SimulatedSystem(ABC):
         self._start(number)
 
     def _start(self, number: int) -> None:
-        self.processes[number].life.mourner = partial(self._bury, number)
+        self.processes[number].life.on_death = partial(self._end_process, number)
         self.processes[number].start()
 
     def _process(self, name: str) -> Process:
-        self._born += 1
+        self._starts += 1
         ledger = ProcessLedger(self.truth, self.faults)
         broker = (NewsBroker if self.setting.news else MessageBroker)(self.post, ledger.as_ledger())
-        return self._made(f"{name}.{self._born}", ledger, broker, self.setting.concurrency)
+        return self._made(f"{name}.{self._starts}", ledger, broker, self.setting.concurrency)
 
     def _made(self, name: str, ledger: ProcessLedger, broker: MessageBroker, concurrency: int) -> Process:
         return Process(name, ledger, broker, concurrency, self._deaths, self.services, self.workflows)
@@ -238,7 +238,7 @@ class SimulatedSystem(ABC):
         return self._client.engine.client
 
     def simulate(self) -> None:
-        with CapturedLog() as overheard:
+        with CapturedLog() as captured:
             try:
                 self.loop.run(self._main())
             except Exhausted as error:
@@ -246,7 +246,7 @@ class SimulatedSystem(ABC):
         self.findings += [
             *self.watch.findings,
             *self.truth.complaints[:5],
-            *list(dict.fromkeys(overheard.errors))[:5],
+            *list(dict.fromkeys(captured.errors))[:5],
         ]
         self.loop.close()
 
@@ -293,7 +293,7 @@ class SimulatedSystem(ABC):
 
     async def _after_the_end(self) -> None:
         await self.observe_end()
-        for process in (*self.processes, *self.graveyard):
+        for process in (*self.processes, *self.ended_processes):
             self._look_at(process)
         for problem in self.loop.problems:
             self.findings.append(

@@ -17,7 +17,7 @@ from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.judge import COMMANDS_SHARE, Verdict, is_cancelled
 from dalsegno.testing.simulation.programs.generator import draw_program
 from dalsegno.testing.simulation.programs.program import Group, Program, promises
-from dalsegno.testing.simulation.programs.reference import Prediction, foretell
+from dalsegno.testing.simulation.programs.reference import Prediction, predict
 from dalsegno.testing.simulation.programs.replay import replay_script
 from dalsegno.testing.simulation.programs.run_program import ScriptObservation, observe_script
 from dalsegno.testing.simulation.programs.scenario import Language, ScriptScenario, SentSignal, most_signals
@@ -75,22 +75,22 @@ def _signals(random: Random, most: Mapping[str, int]) -> tuple[SentSignal, ...]:
 def judge_script(case: ScriptCase) -> Verdict:
     findings: list[str] = []
     scenario = case.scenario
-    calm = observe_script(scenario)
-    findings += [f"without faults: {finding}" for finding in calm.findings]
-    certain = _certain(scenario, calm)
-    stormy = observe_script(scenario, case.schedule, case.order)
-    findings += stormy.findings
-    foretold = certain is not None
+    undisturbed = observe_script(scenario)
+    findings += [f"without faults: {finding}" for finding in undisturbed.findings]
+    certain = _certain(scenario, undisturbed)
+    disturbed = observe_script(scenario, case.schedule, case.order)
+    findings += disturbed.findings
+    predicted = certain is not None
     for run, words, cancelled in (
-        (calm, "without faults: ", False),
-        (stormy, "", is_cancelled(case.schedule)),
+        (undisturbed, "without faults: ", False),
+        (disturbed, "", is_cancelled(case.schedule)),
     ):
         findings += [f"{words}{each}" for each in _replayed(scenario, run)]
         if not cancelled and scenario.program.timeout is None:
             expected = certain or _explained(scenario, run)
-            foretold = foretold or expected is not None
+            predicted = predicted or expected is not None
             findings += [f"{words}{each}" for each in _differences(expected, run)]
-    return Verdict(tuple(findings), certain is not None, foretold, stormy.steps, tuple(stormy.struck))
+    return Verdict(tuple(findings), certain is not None, predicted, disturbed.steps, tuple(disturbed.applied))
 
 
 def _certain(scenario: ScriptScenario, run: ScriptObservation) -> Prediction | None:
@@ -98,7 +98,7 @@ def _certain(scenario: ScriptScenario, run: ScriptObservation) -> Prediction | N
     if scenario.program.timeout is not None:
         return None
     try:
-        return foretell(scenario.program, run.main, scenario.payloads())
+        return predict(scenario.program, run.main, scenario.payloads())
     except (OrderMattersError, UnforeseeableError):
         return None
 
@@ -107,7 +107,7 @@ def _explained(scenario: ScriptScenario, run: ScriptObservation) -> Prediction |
     """Return the outcome for the order in which this run settled its promises."""
     order = {name: _order(name, run) for name in run.executions}
     try:
-        return foretell(scenario.program, run.main, scenario.payloads(), order)
+        return predict(scenario.program, run.main, scenario.payloads(), order)
     except (OrderMattersError, UnforeseeableError):
         return None
 
@@ -138,7 +138,7 @@ def _differences(expected: Prediction | None, run: ScriptObservation) -> list[st
     found = []
     seen = _outcome(view)
     if (expected.result, expected.error) != seen:
-        found.append(f"not as foretold (foretold ≠ seen): {(expected.result, expected.error)} ≠ {seen}")
+        found.append(f"not as predicted (predicted ≠ seen): {(expected.result, expected.error)} ≠ {seen}")
     return found + _tasks_missing(expected, run)
 
 
@@ -162,7 +162,7 @@ def _tasks_missing(expected: Prediction, run: ScriptObservation) -> list[str]:
     missing = expected.tasks - done.keys() - alone
     extra = {
         token
-        for token in done.keys() - expected.tasks - expected.perhaps
+        for token in done.keys() - expected.tasks - expected.possible
         if not _may_be_cancelled(done[token], expected, run)
     }
     return [f"task {name} was started, but never ended" for name in sorted(missing)[:3]] + [

@@ -69,13 +69,13 @@ class Settled:
 class Prediction:
     """The predicted ``result`` or ``error`` and the tasks of the execution and its children, by key.
 
-    ``tasks`` must run. ``perhaps`` may run, because children are cancelled with a parent that fails.
+    ``tasks`` must run. ``possible`` may run, because children are cancelled with a parent that fails.
     """
 
     result: Any = None
     error: str | None = None
     tasks: set[str] = field(default_factory=set)
-    perhaps: set[str] = field(default_factory=set)
+    possible: set[str] = field(default_factory=set)
     cancellable: set[str] = field(default_factory=set)
     """Children of a parent that fails. The point of their interruption, and their later tasks, are not predicted."""
 
@@ -117,7 +117,7 @@ class _Reading:
         self.signals = {name: enumerate(payloads) for name, payloads in signals.items()}
         self.tasks: set[str] = set()
         self.of_children: set[str] = set()
-        self.perhaps: set[str] = set()
+        self.possible: set[str] = set()
         self.children: set[str] = set()
         self.cancellable: set[str] = set()
         self.seen: list[Any] = []
@@ -209,14 +209,14 @@ class _Reading:
         """Predict a child. A detached one outlives its parent in any case."""
         number = next(self._numbers)
         child = child_execution_id(self.execution, promise_id(number))
-        foretold = _foretell(self.program, workflow, child, self.order, {}, given)
+        predicted = _predict(self.program, workflow, child, self.order, {}, given)
         certain = self.tasks if detached else self.of_children
-        certain |= foretold.tasks
-        self.perhaps |= foretold.perhaps
-        self.cancellable |= foretold.cancellable
+        certain |= predicted.tasks
+        self.possible |= predicted.possible
+        self.cancellable |= predicted.cancellable
         if not detached:
             self.children.add(child)
-        return _Leaf(number, foretold.result, foretold.error)
+        return _Leaf(number, predicted.result, predicted.error)
 
     def _given(self, given: Given, index: int) -> Any:
         match given:
@@ -263,7 +263,9 @@ class _Reading:
                 return _first(there) if there else None
             case "all_settled":
                 return (
-                    Settled([_told(item) for item in there], None, _last(there)) if _are_all(items) else None
+                    Settled([_settled_value(item) for item in there], None, _last(there))
+                    if _are_all(items)
+                    else None
                 )
 
 
@@ -289,13 +291,13 @@ def _last(items: list[Settled]) -> int | None:
     return None if None in places or not places else max(place for place in places if place is not None)
 
 
-def _told(item: Settled) -> Any:
+def _settled_value(item: Settled) -> Any:
     if item.error is not None:
         return {"status": "rejected", "reason": item.error}
     return {"status": "fulfilled", "value": item.value}
 
 
-def _foretell(
+def _predict(
     program: Program,
     workflow: str,
     execution: str,
@@ -309,14 +311,14 @@ def _foretell(
     try:
         reading.run(program.workflows[workflow])
     except Thrown as error:
-        perhaps = reading.perhaps | reading.of_children
-        return Prediction(None, error.code, reading.tasks, perhaps, reading.cancellable | reading.children)
+        possible = reading.possible | reading.of_children
+        return Prediction(None, error.code, reading.tasks, possible, reading.cancellable | reading.children)
     tasks = reading.tasks | reading.of_children
-    return Prediction(reading.seen, None, tasks, reading.perhaps, reading.cancellable)
+    return Prediction(reading.seen, None, tasks, reading.possible, reading.cancellable)
 
 
-def foretell(
+def predict(
     program: Program, execution: str, signals: Mapping[str, list[Any]], order: Order | None = None
 ) -> Prediction:
     """Predict an execution; raise OrderMattersError or UnforeseeableError if that is impossible."""
-    return _foretell(program, MAIN, execution, order, signals, None)
+    return _predict(program, MAIN, execution, order, signals, None)

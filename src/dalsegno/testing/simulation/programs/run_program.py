@@ -38,7 +38,7 @@ class ScriptObservation(Struct):
     decisions: list[Decision]
     findings: list[str]
     blobs: dict[tuple[str, str], bytes]
-    struck: list[Fault] = []
+    applied: list[Fault] = []
     steps: int = 0
     seconds: float = 0.0
 
@@ -70,7 +70,7 @@ class ScriptWorld(SimulatedSystem):
             self.truth.decisions,
             [*self.findings, *self.machines.findings],
             self.store.blobs,
-            self.faults.struck,
+            self.faults.applied,
             self.loop.steps,
             self.loop.time(),
         )

@@ -54,7 +54,7 @@ FLOW_GIVEN: dict[Given, str] = {
     "last": "(seen.length > 0 ? seen[seen.length - 1] : 0)",
     "index": "index",
 }
-TELL = "(r) => r.status == 'rejected' ? {status: r.status, reason: r.reason.code} : r"
+STATUS_OF = "(r) => r.status == 'rejected' ? {status: r.status, reason: r.reason.code} : r"
 
 
 def flow_sources(program: Program) -> dict[str, str]:
@@ -77,7 +77,7 @@ def _block(body: Body) -> str:
 def _statement(statement: Statement) -> str:
     match statement:
         case Await(Group(kind="all_settled") | Fan(kind="all_settled") as settled):
-            return f"seen.push((await {_promise(settled)}).map({TELL}))\n"
+            return f"seen.push((await {_promise(settled)}).map({STATUS_OF}))\n"
         case Await(promise):
             return f"seen.push(await {_promise(promise)})\n"
         case Begin(variable, promise):
