@@ -54,7 +54,7 @@ def test_a_large_snapshot_is_looked_at_in_a_process(stage: Stage) -> None:
     assert (picture.line, picture.awaiting) == (10, "signal go")
     assert picture.variables["named"] == [7]
     assert picture.variables["text3"].startswith("333")
-    assert [(thing.kind, thing.node) for thing in picture.waits] == [("signal", "go")]
+    assert [(thing.kind, thing.node) for thing in picture.things] == [("signal", "go")]
     assert _kinds(handle) == ["signal"]
     handle.signal("go", 1)
     assert stage.end_of(handle).output == [7]

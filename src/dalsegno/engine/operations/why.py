@@ -73,7 +73,7 @@ class ScriptSnapshotView(Struct, frozen=True):
     """The text of that line."""
     awaiting: str
     """A short form: ``task charge``, ``all of 3`` …"""
-    waits: tuple[Wait, ...]
+    things: tuple[Wait, ...]
     variables: dict[str, Any]
 
 
@@ -205,7 +205,7 @@ class Why:
             return []
         seen = await self._seen(found, workers)
         if seen is not None:
-            return list(seen.waits)
+            return list(seen.things)
         if not found.machine.snapshot:
             return []
         execution = found.inspection.execution

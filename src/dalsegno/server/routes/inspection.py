@@ -75,7 +75,7 @@ async def _things(services: ServerServices, execution: str) -> list[ThingInfo] |
         picture = await services.client.picture(execution, variables=False)
     except (UsageError, SnapshotError, BadConfiguration):
         return None  # a Python workflow whose module this process does not have
-    return [ThingInfo.of(thing) for thing in picture.waits] if picture is not None else None
+    return [ThingInfo.of(thing) for thing in picture.things] if picture is not None else None
 
 
 @router.get("/programs", operation_id="list_unfinished_programs", dependencies=[needs("read")])

@@ -87,7 +87,7 @@ class Explainer:
             return [f"  {wait.sentence}" for wait in await self.client.why(execution)]
         place = await self.place(definition, picture.line)
         lines = [f"  at {place}: {picture.source}"]
-        return lines + [f"    {_sentence(thing)}" for thing in picture.waits]
+        return lines + [f"    {_sentence(thing)}" for thing in picture.things]
 
 
 def _sentence(thing: Wait) -> str:
