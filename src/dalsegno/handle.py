@@ -403,7 +403,11 @@ class Starter:
         if not isinstance(workflow, str):
             _refuse_other(workflow)
             return await self._start_own(workflow, args, fields, options, pending=pending)
-        if len(args) > 1 or (fields and args and args[0] is not None):
+        if len(args) > 1:
+            raise UsageError(
+                f"a workflow by name takes one value as its input, or keywords; {len(args)} values were given"
+            )
+        if fields and args and args[0] is not None:
             raise UsageError("give the input either as one value or as keywords, not both")
         payload = fields or (args[0] if args else None)
         client = self._app.client

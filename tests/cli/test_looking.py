@@ -55,7 +55,7 @@ def test_why_names_a_queue_that_nobody_serves(invoke: Invoke, folder: Path) -> N
     write(folder, hello_yaml=HELLO)
     invoke("deploy", "hello.yaml")
     execution = invoke("start", "hello").stdout.strip()
-    assert "no living worker" in invoke("why", execution).stdout
+    assert "no worker serves queue 'default'" in invoke("why", execution).stdout
     (wait,) = json.loads(invoke("why", execution, "--json").stdout)["waits"]
     assert (wait["served"], wait["process_gone"]) == (False, False)
     assert "dalsegno worker" in wait["hint"]
@@ -99,6 +99,16 @@ def test_paused_execution_waits_for_resume(invoke: Invoke, sleeping: str) -> Non
     assert json.loads(invoke("why", sleeping, "--json").stdout)["waits"][0]["kind"] == "paused"
     invoke("resume", sleeping, "--timeout", "50ms")
     assert json.loads(invoke("show", sleeping, "--json").stdout)["status"] == "RUNNING"
+
+
+def test_a_pause_is_ended_without_running_anything_here(invoke: Invoke, sleeping: str) -> None:
+    invoke("pause", sleeping)
+    ended = invoke("resume", sleeping, "--detach")
+    assert (ended.exit_code, ended.stdout) == (0, f"resumed {sleeping}\n")
+    assert json.loads(invoke("show", sleeping, "--json").stdout)["status"] == "RUNNING"
+    again = invoke("resume", sleeping, "--detach")
+    assert again.exit_code == 2
+    assert "is not paused: it is RUNNING" in again.stderr
 
 
 def test_retry_makes_a_new_execution_from_what_failed(invoke: Invoke, folder: Path) -> None:

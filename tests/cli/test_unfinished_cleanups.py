@@ -76,10 +76,12 @@ def test_a_failed_clean_up_is_gone_on_with_rather_than_started_over(invoke: Invo
     assert way_on in said
     assert "dalsegno retry" not in said
     assert way_on in invoke("show", execution, *APP).stdout
+    assert way_on in invoke("why", execution, *APP).stdout
 
     (folder / "bank-is-up").touch()
     assert invoke("dead", "retry", f"cleanup:{execution}", *APP).exit_code == 0
     again = listed(invoke)[0]
+    assert "late v1 (clean-up)" in invoke("ls").stdout
     refused = invoke("retry", again, *APP, "--yes")
     assert refused.exit_code != 0
     assert f"dalsegno dead retry cleanup:{again}" in " ".join(refused.stderr.split())

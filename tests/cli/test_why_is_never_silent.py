@@ -122,7 +122,7 @@ def test_a_signal_that_came_during_a_pause_is_not_asked_for_again(
         assert "resumed" in told
         assert "has not arrived" not in told
         assert "send it with" not in told
-        assert "no living worker" not in told
+        assert "no worker serves" not in told
 
 
 def test_of_two_awaited_signals_only_one_has_come(

@@ -8,7 +8,7 @@ from dalsegno import gather
 from tests.python.driving import drive
 from tests.python.tasks import echo
 
-HINT = "was an await forgotten?"
+HINT = "is an await missing?"
 
 
 async def added(x):

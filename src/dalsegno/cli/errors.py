@@ -42,14 +42,20 @@ STORE_LOST = 4
 INTERRUPTED = 130
 
 HINTS: dict[type[DalSegnoError], str] = {
-    NotFound: "`dalsegno ls` lists the executions of a store; --store (or DALSEGNO_STORE) says which store.",
+    NotFound: (
+        "`dalsegno ls`, `workflows`, `task ls` and `dead ls` list what a store has; --store (or DALSEGNO_STORE) says "
+        "which store."
+    ),
     Conflict: "`dalsegno show EXECUTION` shows what state it is in.",
     Unavailable: "`dalsegno doctor` searches for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
     StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
     SchemaMismatch: "`dalsegno --version` shows which version this is.",
-    Unauthenticated: "Put a key into DALSEGNO_KEY; `dalsegno keys add NAME --scope run` makes one there.",
+    Unauthenticated: (
+        "Put a key into DALSEGNO_KEY. `dalsegno keys add NAME --scope run --store URL`, on the server's machine, makes "
+        "one."
+    ),
     Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
 }
 

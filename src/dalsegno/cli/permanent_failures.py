@@ -57,7 +57,7 @@ OF_PYTHON = frozenset(
 )
 
 
-FORGOTTEN_AWAIT = "was an await forgotten?"
+FORGOTTEN_AWAIT = "is an await missing?"
 
 
 def is_of_the_code(kind: str, error: Mapping[str, Any]) -> bool:

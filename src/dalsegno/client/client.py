@@ -321,7 +321,11 @@ class Starter:
             raise UsageError(
                 "a server starts deployed workflows, by name; a function of this program runs with App"
             )
-        if len(args) > 1 or (fields and args and args[0] is not None):
+        if len(args) > 1:
+            raise UsageError(
+                f"a workflow by name takes one value as its input, or keywords; {len(args)} values were given"
+            )
+        if fields and args and args[0] is not None:
             raise UsageError("give the input either as one value or as keywords, not both")
         payload = dict(fields) or (args[0] if args else None)
         calls = self._client.client

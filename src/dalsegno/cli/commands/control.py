@@ -95,6 +95,19 @@ def pause(execution: ExecutionId, store: Store = None, server: Server = None, js
     _command(execution, store, server, lambda client, found: client.pause(found), "paused", json=json)
 
 
+def end_pause(execution: str, store: str | None, server: str | None, *, json: bool) -> None:
+    """End a pause and run nothing here."""
+    from dalsegno.cli.errors import Refusal
+
+    async def end(client: WorkflowApi, found: str) -> None:
+        state = (await client.status(found)).state
+        if state != "PAUSED":
+            raise Refusal(f"execution {found} is not paused: it is {state}")
+        await client.resume(found)
+
+    _command(execution, store, server, end, "resumed", json=json)
+
+
 def cancel(
     execution: ExecutionId,
     reason: Annotated[

@@ -119,17 +119,23 @@ def why(
 
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.result import has_letter, print_letter
     from dalsegno.cli.views.why import as_object, print_explanation
+    from dalsegno.model.execution import ENDED
 
     async def look() -> None:
         where = where_to(store, server, app)
         async with reached(where) as client:
             found = await find_execution(client, execution)
             explanation = await client.explain(found)
+            view = await client.status(found) if explanation.state in ENDED else None
+            is_unfinished = view is not None and await has_letter(client, view)
         if json:
             emit(as_object(explanation, where.command))
-        else:
-            print_explanation(explanation, where.command)
+            return
+        print_explanation(explanation, where.command)
+        if view is not None and is_unfinished:
+            print_letter(view, where.command)
 
     asyncio.run(look())
 

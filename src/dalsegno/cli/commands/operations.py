@@ -83,7 +83,11 @@ def retry(
         bool, typer.Option("--yes", "-y", help="Do not ask before a failed execution starts over.")
     ] = False,
 ) -> None:
-    """Retry an entry. A failed execution is retried as a new one; the running workers retry everything else."""
+    """Retry an entry.
+
+    A failed execution is retried, and an unfinished clean-up continued, as a new execution; the running workers retry
+    everything else.
+    """
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.operations import LETTERS
     from dalsegno.cli.views.operations import ask_before_retry

@@ -76,6 +76,9 @@ def resume(
     server: Server = None,
     app: AppName = None,
     timeout: Timeout = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Only end the pause; a worker continues the execution.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -84,6 +87,11 @@ def resume(
     With --server it continues on the server. Steps that a killed process held are taken over at once. For an execution
     that has ended, the result is shown.
     """
+    if detach:
+        from dalsegno.cli.commands.control import end_pause
+
+        end_pause(execution, store, server, json=json)
+        return
     from dalsegno.cli.documents import read_seconds
     from dalsegno.cli.run.launch import follow_execution
     from dalsegno.cli.run.requirements import refuse_unrunnable

@@ -57,7 +57,7 @@ async def refuse_unrunnable(app: App, view: ExecutionView, given: str | None) ->
     if definition is None:
         return  # a task on its own: the worker reports it if it is missing
     if definition.kind == "python":
-        _refuse_unknown_module(app, stored_program(definition.source), given)
+        _refuse_unknown_module(app, stored_program(definition.source), given, view)
     else:
         text = FlowProgram.load(definition.source).source.encode()
         refuse_script(app, Document(f"workflow '{definition.name}' v{definition.version}", text, ""), given)
@@ -71,13 +71,16 @@ def refuse_script(app: App, document: Document, given: str | None) -> None:
         raise InvalidDocument(document.file, unknown, _hint(app, given) or HINT)
 
 
-def _refuse_unknown_module(app: App, stored: StoredProgram, given: str | None) -> None:
+def _refuse_unknown_module(app: App, stored: StoredProgram, given: str | None, view: ExecutionView) -> None:
     if imported(stored.module) is None:
         here = "" if given is None else f"{given} does not import it; {registered_text(app)}. "
+        workers = ""
+        if view.state == "PAUSED":
+            workers = f" If a worker has it: `dalsegno resume {view.id} --detach` only ends the pause."
         raise Refusal(
             f"the Python workflow '{stored.name}' is the function {stored.qualname} of module '{stored.module}', "
             "which is not imported here",
-            f"{here}Give the application that has it: --app {stored.file} or --app {stored.module}.",
+            f"{here}Give the application that has it: --app {stored.file} or --app {stored.module}.{workers}",
         )
 
 

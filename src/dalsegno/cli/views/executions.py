@@ -22,6 +22,7 @@ from dalsegno.cli.output import (
     span,
     stdout,
 )
+from dalsegno.core.scripts.cleanup import RELATION as CLEANUP
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.ids import ID_LENGTH
@@ -240,9 +241,10 @@ def _tags(view: ExecutionView) -> str:
 
 def _row(view: ExecutionView, now: float, *, tagged: bool) -> dict[str, str]:
     ended = view.ended_at if view.state in ENDED and view.ended_at else now
+    workflow = f"{view.workflow} v{view.version}" if view.version else view.workflow
     row = {
         "execution": view.id,
-        "workflow": f"{view.workflow} v{view.version}" if view.version else view.workflow,
+        "workflow": f"{workflow} (clean-up)" if view.relation == CLEANUP else workflow,
         "kind": view.kind,
         "started": moment(view.created_at)[5:-3],
         "took": span(ended - view.created_at),

@@ -331,9 +331,9 @@ def _turn(resume: TokenView, lost: Lost | None) -> Wait:
     if resume.state == "leased":
         return Wait("running", "", "", "the program is running", subject="program")
     if resume.state == "held":
-        sentence = f"the program has something to do; {WHEN_RESUMED}"
+        sentence = f"the program is ready to continue; {WHEN_RESUMED}"
         return Wait("queued", "", "", sentence, subject="program", since=resume.ready_at)
-    sentence = "the program has something to do and waits for a worker"
+    sentence = "the program is ready to continue and waits for a worker"
     return Wait("queued", "", "", sentence, queue=resume.queue, subject="program", since=resume.ready_at)
 
 

@@ -83,7 +83,7 @@ def _decoded(text: str) -> bytes | str:
 
 _OF_PROMISE = re.compile(r"'(Promise|Group)'|, Promise found")
 """How messages of Python's TypeErrors name a promise or a group."""
-_FORGOTTEN = "; was an await forgotten? Calls of tasks, gather(), first() and race() give promises"
+_FORGOTTEN = "; is an await missing? Calls of tasks, gather(), first() and race() return promises"
 
 
 def class_names(kind: type) -> tuple[str, ...]:
