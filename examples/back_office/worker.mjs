@@ -96,7 +96,7 @@ async function takeTasks() {
       else for (const task of await claim()) perform(task);
     } catch (error) {
       if (stop.signal.aborted) return;
-      console.warn(`no tasks: ${reason(error)}`);
+      console.warn(`cannot claim tasks: ${reason(error)}`);
       await pause(500);
     }
   }
