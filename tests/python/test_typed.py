@@ -311,14 +311,14 @@ def test_annotations_that_say_nothing_leave_values_alone(annotation):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (float("nan"), "x is nan, which JSON cannot carry"),
+        (float("nan"), "x is nan, which JSON cannot represent"),
         ([1, {"a": [float("inf")]}], "x[1].a[0] is inf"),
         ({"k": object()}, "x.k is of type builtins.object, which JSON cannot represent: give plain data"),
         ({1: 1, "1": 2}, "x has two keys that read '1'"),
         ({(1, 2): 1}, "x has a key of type tuple"),
         ({None: 1}, "x has the key None"),
         ("\ud800", "x holds half of a character"),
-        (Opaque(), "test_typed.Opaque, which JSON cannot carry"),
+        (Opaque(), "test_typed.Opaque, which JSON cannot represent"),
     ],
 )
 def test_what_json_cannot_carry_is_named_with_its_path(value, said):

@@ -55,7 +55,7 @@ def unknown(reply: httpx.Response) -> str:
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1"), reply.text
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.json()["code"] == "DS-210"
-    fact, _, advice = reply.json()["detail"].partition("or not. ")
+    fact, _, advice = reply.json()["detail"].partition("or not at all. ")
     assert f"did not confirm this within {DEADLINE:g} s" in fact
     return str(advice)
 

@@ -194,11 +194,11 @@ async def test_a_worker_that_stops_when_a_wake_breaks_leaves_no_complaint(
     taker = WaitingWorker("w1", frozenset(["default"]), 1, asyncio.Event(), 0.0)
     takers.add(taker)
     assert takers.reserve() is taker
-    assert takers.reserve() is None  # it is promised something already
+    assert takers.reserve() is None  # something is reserved for it already
 
     takers.fail_reservation(taker, Unavailable("gone"))
     takers.remove(taker)
-    taker.promise = None
+    taker.reservation = None
     gc.collect()
 
     assert not takers.keep(taker, [])
