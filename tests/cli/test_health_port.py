@@ -142,7 +142,7 @@ def test_addresses(text: str, offset: int, address: Address) -> None:
 
 @pytest.mark.parametrize("text", ["http://x", "x:", ":8701", "70000", "-1"])
 def test_no_addresses(text: str) -> None:
-    with pytest.raises(Refusal, match="no port"):
+    with pytest.raises(Refusal, match="is not a port"):
         read_address(text)
 
 
