@@ -107,7 +107,7 @@ def test_a_taken_port_is_told(invoke: Invoke) -> None:
         port = other.getsockname()[1]
         result = invoke("server", "--port", str(port))
     assert result.exit_code == 2
-    assert f"port {port} of 127.0.0.1 is taken" in result.stderr
+    assert f"port {port} of 127.0.0.1 is in use" in result.stderr
     assert f"--port {port + 1}" in result.stderr
 
 
