@@ -118,7 +118,7 @@ def test_a_signal_that_came_during_a_pause_is_not_asked_for_again(
     for waits in three_ways(execution):
         told = json.dumps(waits)
         assert waits[0]["kind"] == "paused"
-        assert "has come" in told
+        assert "has arrived" in told
         assert "resumed" in told
         assert "has not arrived" not in told
         assert "send it with" not in told

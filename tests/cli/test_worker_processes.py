@@ -84,7 +84,7 @@ def test_what_is_wrong_with_the_options_is_said_once(invoke: Invoke) -> None:
     for options, message in (
         (("--store", "memory:"), "belongs to one process"),
         (("--app", "no_such_module:app"), "no_such_module"),
-        (("--health-port", "nowhere"), "'nowhere' is no port"),
+        (("--health-port", "nowhere"), "'nowhere' is not a port"),
     ):
         result = invoke("worker", "--processes", "2", *options)
         assert result.exit_code == 2
