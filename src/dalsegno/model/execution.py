@@ -21,6 +21,11 @@ NOT_ENDED: tuple[ExecutionState, ...] = ("PENDING", "RUNNING", "PAUSED")
 UNDER_WAY: tuple[ExecutionState, ...] = ("RUNNING", "PAUSED")
 """States of executions that have begun and not ended."""
 
+CLEANUP_RELATION = "cleanup"
+"""Relation of an execution that continues the clean-up of its parent."""
+SCHEDULE_RELATION = "schedule"
+"""Relation of an execution that a schedule started."""
+
 
 class NewExecution(Struct, frozen=True):
     """An execution as a start creates it. ``input`` is the start payload as JSON."""
@@ -38,7 +43,7 @@ class NewExecution(Struct, frozen=True):
     """The execution that this one retries or reruns, or whose child it is."""
     relation: str | None = None
     """How it relates to ``parent``: ``retry``, ``rerun``, ``child``, ``started`` (a detached child), ``task``
-    (handed over), ``schedule``.
+    (handed over), ``schedule``, ``cleanup``.
     """
     kind: ExecutionKind = "graph"
     notify: bytes | None = None

@@ -34,7 +34,6 @@ from dalsegno.cli.target.target import (
 )
 from dalsegno.cli.views.result import print_result, read_result
 from dalsegno.client.archive import ServerArchive
-from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.process import run
@@ -43,7 +42,7 @@ from dalsegno.errors import InternalError
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.python import DurableTask, arguments_for
 from dalsegno.model.definition import format_target
-from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.wiring import is_postgres
 
@@ -231,7 +230,7 @@ async def ask_before_starting_over(client: WorkflowApi, view: ExecutionView) -> 
     It does not continue where it failed: its tasks run again under other idempotency keys. A failed task may have had
     its effect, if only its reply was lost.
     """
-    if view.kind not in SCRIPTED or view.relation == RELATION:
+    if view.kind not in SCRIPTED or view.relation == CLEANUP_RELATION:
         return
     tasks = await client.nodes(view.id)
     ran = [_run_again(name, task.runs, task.failed) for name, task in tasks.items() if task.runs]

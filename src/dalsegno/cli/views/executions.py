@@ -22,9 +22,8 @@ from dalsegno.cli.output import (
     span,
     stdout,
 )
-from dalsegno.core.scripts.cleanup import RELATION as CLEANUP
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.ids import ID_LENGTH
 from dalsegno.model.tags import RESERVED_TAGS
 from dalsegno.ports.archive import ExecutionFilter
@@ -244,7 +243,7 @@ def _row(view: ExecutionView, now: float, *, tagged: bool) -> dict[str, str]:
     workflow = f"{view.workflow} v{view.version}" if view.version else view.workflow
     row = {
         "execution": view.id,
-        "workflow": f"{workflow} (clean-up)" if view.relation == CLEANUP else workflow,
+        "workflow": f"{workflow} (clean-up)" if view.relation == CLEANUP_RELATION else workflow,
         "kind": view.kind,
         "started": moment(view.created_at)[5:-3],
         "took": span(ended - view.created_at),

@@ -21,11 +21,10 @@ from dalsegno.cli.output import emit, execution_names, several, span, state_text
 from dalsegno.cli.permanent_failures import fails_always, is_of_the_code
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.source import SourceText, print_stack, stored_source
-from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import OWN, Engine
-from dalsegno.model.execution import ENDED, NOT_ENDED, SCRIPTED, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 MOST_NAMED = 5
@@ -178,7 +177,7 @@ def _print_next_step(result: Result, command: Command) -> None:
     if result.has_letter:
         print_letter(view, command)
         return
-    if view.relation == RELATION:
+    if view.relation == CLEANUP_RELATION:
         return  # it never starts over
     if result.error is not None and fails_always(view.kind, result.error):
         console.print(

@@ -26,11 +26,10 @@ from dalsegno.cli.output import (
 from dalsegno.cli.target.schedules import Schedules
 from dalsegno.cli.views.executions import brief
 from dalsegno.core.schedules.cron import read_zone
-from dalsegno.core.schedules.step import RELATION
 from dalsegno.engine.schedules.schedules import ScheduleView
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.definition import format_target
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import SCHEDULE_RELATION, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
 COUNTED = 1000
@@ -69,7 +68,7 @@ async def read_schedule(
 ) -> tuple[ScheduleView, list[ExecutionView]]:
     """Return the schedule and its latest runs. The schedule counts its own starts; manual starts are counted here."""
     view = await schedules.describe(name, times)
-    where = ExecutionFilter(parent=view.execution, relations=(RELATION,))
+    where = ExecutionFilter(parent=view.execution, relations=(SCHEDULE_RELATION,))
     runs = await schedules.stack.archive.executions(where, limit=COUNTED)
     return msgspec.structs.replace(view, started=max(view.started, len(runs))), runs[:RUNS]
 

@@ -25,7 +25,7 @@ from dalsegno.model.effect import (
     WriteOutbox,
 )
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import NewExecution
+from dalsegno.model.execution import SCHEDULE_RELATION, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import derive
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken
@@ -34,7 +34,6 @@ from dalsegno.model.transition import Park, Transition
 SCHEDULE_NODE = "builtin.schedule"
 STARTS_PER_COMMIT = 100
 """Starts in one commit; a schedule with more to make up for needs several."""
-RELATION = "schedule"
 
 
 class ScheduleState(Struct, frozen=True, omit_defaults=True):
@@ -199,7 +198,7 @@ def order_of(execution: str, started: str, spec: ScheduleSpec, time: float) -> S
         input=spec.input,
         version=spec.version,
         parent=execution,
-        relation=RELATION,
+        relation=SCHEDULE_RELATION,
         tags={**dict(spec.tags), **own},
         priority=spec.priority,
     )

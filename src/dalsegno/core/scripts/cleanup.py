@@ -35,14 +35,11 @@ from dalsegno.model.effect import (
     SpawnToken,
 )
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import ExecutionView, NewExecution
+from dalsegno.model.execution import CLEANUP_RELATION, ExecutionView, NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id
 from dalsegno.model.machine import CancelReason, Completion, MachineView, Ranges, SignalView, reaches
 from dalsegno.model.token import DEFAULT_QUEUE, NewToken, TokenView
 from dalsegno.model.transition import Transition
-
-RELATION = "cleanup"
-"""Relation of an execution that continues the clean-up of its parent."""
 
 
 class AskedTimer(Struct, frozen=True, array_like=True):
@@ -118,7 +115,7 @@ def unfinished(
 
 def _not_begun(execution: ExecutionView, view: MachineView, message: str) -> bytes | None:
     """Return a reference to the execution that keeps the state of the clean-up that this one was to continue."""
-    if execution.relation != RELATION or execution.parent is None:
+    if execution.relation != CLEANUP_RELATION or execution.parent is None:
         return None
     return _encode(UnfinishedCleanup(b"", view.cancel, view.interrupted, message, state_of=execution.parent))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dalsegno.core import commands
-from dalsegno.core.scripts.cleanup import RELATION, decode_unfinished, start_cleanup
+from dalsegno.core.scripts.cleanup import decode_unfinished, start_cleanup
 from dalsegno.core.scripts.ending import cancel_script, terminate_script, termination
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.operations.troubles import CLEANUP
@@ -15,7 +15,7 @@ from dalsegno.engine.scripts.cleanup import read_unfinished
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.starting.start import Ancestry, Launcher, Started, StartOptions, new_execution
 from dalsegno.errors import Conflict
-from dalsegno.model.execution import SCRIPTED, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, SCRIPTED, ExecutionView
 from dalsegno.model.ids import repeated_execution_id
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale, Transition
 
@@ -94,8 +94,8 @@ class Cancellation:
         if not isinstance(program, ScriptProgram):
             raise Conflict(f"execution {execution} is not a script and has no clean-up")
         now, kept = stored.stack.ledger.now(), decode_unfinished(view.context)
-        own = repeated_execution_id(view.id, RELATION)
+        own = repeated_execution_id(view.id, CLEANUP_RELATION)
         options = StartOptions(tags=dict(view.tags), priority=view.priority, starter=starter)
-        ancestry = Ancestry(own, kept.state_of or view.id, RELATION)
+        ancestry = Ancestry(own, kept.state_of or view.id, CLEANUP_RELATION)
         new = new_execution(program, Raw(view.input), options, now, stored.limits, ancestry)
         return await self.launcher.create(new, start_cleanup(new, kept, now))

@@ -19,13 +19,12 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.outbox_orders import CleanupLetter, decode_letter
-from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.troubles import CLEANUP, KIND, StuckReason, Written, decode, record_id
 from dalsegno.engine.scripts.cleanup import taken_up
 from dalsegno.engine.worker.missing_tasks import hurry_transition
 from dalsegno.errors import Conflict, NotFound
-from dalsegno.model.execution import ENDED, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionView
 from dalsegno.model.token import TokenView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
@@ -274,7 +273,7 @@ class DeadLetters:
         found: Placed = []
         for view in views:
             error = _system_failure(view)
-            if error is None or view.relation == RELATION or await dropped(view.id):
+            if error is None or view.relation == CLEANUP_RELATION or await dropped(view.id):
                 continue
             found.append((_failed_letter(view, error), _failed_place(view)))
             if len(found) == wanted:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dalsegno.core.scripts.cleanup import (
-    RELATION,
     UnfinishedCleanup,
     carried_over,
     decode_unfinished,
@@ -23,7 +22,7 @@ from dalsegno.errors import NotFound
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.runtime.effects import promise_id
 from dalsegno.model.effect import Effect
-from dalsegno.model.execution import ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ExecutionView
 from dalsegno.model.ids import child_execution_id, repeated_execution_id
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
@@ -51,7 +50,7 @@ async def read_unfinished(
 
 async def taken_up(archive: Archive, executions: Sequence[str]) -> frozenset[str]:
     """Return the executions whose clean-up another execution continues."""
-    successors = {repeated_execution_id(name, RELATION): name for name in executions}
+    successors = {repeated_execution_id(name, CLEANUP_RELATION): name for name in executions}
     return frozenset(successors[found] for found in await archive.states(list(successors)))
 
 

@@ -20,7 +20,6 @@ from dalsegno.core.graph.rerun import Restart, restart
 from dalsegno.core.graph.token_body import Body, Entry, key_of
 from dalsegno.core.history import RunFacts, read_task, run_facts
 from dalsegno.core.pending import Again, StartToken, submit
-from dalsegno.core.scripts.cleanup import RELATION
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
@@ -43,7 +42,7 @@ from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.graph.plan import Plan
 from dalsegno.model.definition import parse_target
 from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionView, NewExecution
 from dalsegno.model.ids import new_execution_id, repeated_execution_id
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -290,7 +289,7 @@ class Reruns:
             raise InvalidInput(
                 f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
             )
-        if view.relation == RELATION:
+        if view.relation == CLEANUP_RELATION:
             raise Conflict(
                 f"execution {view.id} continues the clean-up of {view.parent}; a retry would start"
                 f" '{view.workflow}' over. If its clean-up is unfinished, retry its dead letter:"
