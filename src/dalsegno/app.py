@@ -14,6 +14,7 @@ from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.steps.tasks import Task, Tasks, make_remote_task, make_task
 from dalsegno.engine.subprocesses.large_responses import LargeResponses
@@ -483,6 +484,9 @@ class App:
         return [Handle(self, view.id) for view in await self.client.executions(where, limit=limit)]
 
 
+RUNS = "runs its application"
+
+
 class Running:
     """The block in which an application's worker runs; both ``with`` and ``async with``."""
 
@@ -492,6 +496,7 @@ class Running:
         self._scheduler = scheduler
 
     def __enter__(self) -> App:
+        refuse_during_import(RUNS)
         self._app.host.call(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
@@ -502,6 +507,7 @@ class Running:
             raise loss
 
     async def __aenter__(self) -> App:
+        refuse_during_import(RUNS)
         host = await self._app.host_here()
         await host.acall(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal, UnreadablePython
+from dalsegno.engine.starting.module_import import module_import
 from dalsegno.errors import DalSegnoError
 from dalsegno.lang.python import DurableTask, DurableWorkflow, PythonProgram
 from dalsegno.model.suggestion import did_you_mean
@@ -126,7 +127,8 @@ def _put_first(folder: str) -> None:
 
 def _import_module(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
+        with module_import(name):
+            return importlib.import_module(name)
     except DalSegnoError:
         raise
     except ModuleNotFoundError as error:
