@@ -242,7 +242,7 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
     decision = read_decision(payload)
     if form and needs_form(decision):
         found = _form_problems(form, decision["data"])
-        refuse_problems([(each.pointer, each.message) for each in found])
+        refuse_problems(form, decision["data"], [(each.pointer, each.message) for each in found])
     return decision
 
 
@@ -285,11 +285,40 @@ def needs_form(decision: Mapping[str, Any]) -> bool:
     return bool(decision["decision"] == APPROVED)
 
 
-def refuse_problems(problems: Sequence[tuple[str, str]]) -> None:
-    if problems:
-        findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
-        lines = [f"{each.pointer}: {each.message}" for each in findings]
-        raise InvalidInput.at("the decision's data do not fit the form:\n" + "\n".join(lines), findings)
+def refuse_problems(form: Mapping[str, Any], data: Any, problems: Sequence[tuple[str, str]]) -> None:
+    """Raise InvalidInput if there are problems. It names the fields of the form."""
+    if not problems:
+        return
+    required = required_fields(form)
+    if data is None and required:
+        problems = [("", f"'{name}' is a required property") for name in required]
+    findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
+    head = "the decision has no data, and its form needs some" if data is None else "the decision's data do not fit the form"
+    lines = [f"{each.pointer}: {each.message}" for each in findings]
+    if not isinstance(data, dict) or any(name not in data for name in required):
+        lines += [f"Fields of the form: {', '.join(_described_fields(form))}"] if _fields_of(form) else []
+    raise InvalidInput.at(f"{head}:\n" + "\n".join(lines), findings)
+
+
+def required_fields(form: Mapping[str, Any]) -> list[str]:
+    named = form.get("required")
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+
+
+def _fields_of(form: Mapping[str, Any]) -> dict[str, Any]:
+    known = form.get("properties")
+    return {**(known if isinstance(known, dict) else {}), **{name: {} for name in required_fields(form) if name not in (known or {})}}
+
+
+def _described_fields(form: Mapping[str, Any]) -> list[str]:
+    required = required_fields(form)
+    return [_described_field(name, schema, name in required) for name, schema in _fields_of(form).items()]
+
+
+def _described_field(name: str, schema: Any, required: bool) -> str:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    words = [kind] if isinstance(kind, str) else []
+    return f"{name} ({', '.join([*words, 'required' if required else 'optional'])})"
 
 
 def _shown(value: Any) -> str:
