@@ -11,9 +11,9 @@ from dalsegno.core.scripts.task_options import child_options
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
+from dalsegno.engine.option_names import refuses_unknown_options
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
-from dalsegno.engine.option_names import refuses_unknown_options
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
@@ -528,7 +528,9 @@ class Running:
 
 def _refuse_no_function(given: object, decorator: str) -> None:
     if not callable(given):
-        raise InvalidInput(f"{decorator} decorates a function, not {given!r}; options have names: {decorator}(name=…)")
+        raise InvalidInput(
+            f"{decorator} decorates a function, not {given!r}; options have names: {decorator}(name=…)"
+        )
 
 
 def _policy(retries: int | RetryPolicy) -> RetryPolicy:

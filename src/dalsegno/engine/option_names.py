@@ -42,10 +42,12 @@ def _options(function: Callable[..., Any]) -> list[str]:
 def _unknown(call: str, name: str, options: list[str]) -> str:
     meant = did_you_mean(name, options).removesuffix("?")
     ending = "?" if meant else "."
-    return f"{caller_place(3)}: {call} has no option '{name}'{meant}{ending} Its options: {', '.join(options)}"
+    return (
+        f"{caller_place(3)}: {call} has no option '{name}'{meant}{ending} Its options: {', '.join(options)}"
+    )
 
 
 def caller_place(levels: int) -> str:
     """Return ``file:line`` of the caller so many levels up."""
-    frame = sys._getframe(levels)
+    frame = sys._getframe(levels)  # noqa: SLF001 - inspect.stack() would read the source of every caller
     return f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -70,7 +70,14 @@ def _example(schema: Any) -> Any:
     return EXAMPLES.get(str(schema.get("type")), "…")
 
 
-EXAMPLES: dict[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}, "null": None}
+EXAMPLES: dict[str, Any] = {
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
 
 
 def as_object(approval: Approval, command: Command) -> dict[str, Any]:

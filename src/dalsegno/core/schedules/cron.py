@@ -72,7 +72,14 @@ _PHRASES: dict[str, tuple[str, str, str | None]] = {
     "year": ("the first of January at midnight", "0 0 1 1 *", None),
 }
 """Words of English, with the cron line and the interval that may be meant."""
-_ADVERBS = {"hourly": "hour", "daily": "day", "nightly": "night", "weekly": "week", "monthly": "month", "yearly": "year"}
+_ADVERBS = {
+    "hourly": "hour",
+    "daily": "day",
+    "nightly": "night",
+    "weekly": "week",
+    "monthly": "month",
+    "yearly": "year",
+}
 FIELDS_OF_LINE = "five fields: minute, hour, day of the month, month, day of the week, such as '0 2 * * *'"
 _EXAMPLE = f"write {FIELDS_OF_LINE}"
 
@@ -98,7 +105,9 @@ def read_cron(line: str) -> str:
 def in_cron(phrase: str) -> str:
     """Return the cron line and the interval that a phrase such as ``every day`` may mean; empty if none is known."""
     words = [word.removesuffix("s") for word in phrase.lower().split()]
-    adverbs = [_ADVERBS[close[0]] for word in words if (close := get_close_matches(word, _ADVERBS, n=1, cutoff=0.8))]
+    adverbs = [
+        _ADVERBS[close[0]] for word in words if (close := get_close_matches(word, _ADVERBS, n=1, cutoff=0.8))
+    ]
     known = [word for word in (*words, *adverbs) if word in _PHRASES]
     if not known:
         return ""

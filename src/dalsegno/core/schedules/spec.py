@@ -18,7 +18,14 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.schedules.cron import FIELDS_OF_LINE, in_cron, read_cron, read_zone, roughly_before, upcoming
+from dalsegno.core.schedules.cron import (
+    FIELDS_OF_LINE,
+    in_cron,
+    read_cron,
+    read_zone,
+    roughly_before,
+    upcoming,
+)
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import MAX_SECONDS, BadDuration, parse_duration
 from dalsegno.model.definition import VERSION_SIGN, Version, read_version

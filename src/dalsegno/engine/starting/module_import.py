@@ -54,7 +54,7 @@ def refuse_during_import(doing: str) -> None:
 
 def _place() -> str:
     """Return ``file:line`` of the statement at the top level of a module that led here; empty if there is none."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(1)  # noqa: SLF001 - inspect.stack() would read the source of every caller
     while frame.f_code.co_name != "<module>":
         if frame.f_back is None:
             return ""
