@@ -18,7 +18,7 @@ def test_validate_names_file_line_and_rule(invoke: Invoke, folder: Path) -> None
     write(folder, bad_yaml=BAD, hello_yaml=HELLO)
     result = invoke("validate", "bad.yaml", "hello.yaml")
     assert result.exit_code == 2
-    assert "bad.yaml:4:11  error  unknown-type" in result.stdout
+    assert "bad.yaml:4:5  error  unknown-type" in result.stdout
     assert "bad.yaml:8:7  error  bad-parameter" in result.stdout
     assert "hello.yaml: hello, 1 node" in result.stdout
 
@@ -48,7 +48,8 @@ nodes:
   - {id: true, type: log, parameters: {message: hi}}
   - {id: b, type: manual, trigger: yes}
 edges:
-  - {id: false, src: a, dst: true, is_error: no}
+  - {id: false, src: a, dst: true}
+  - {src: a, dst: b, is_error: no}
 """
 
 
@@ -58,23 +59,23 @@ def test_value_without_quotes_is_no_text(invoke: Invoke, folder: Path) -> None:
     said = " ".join(result.stdout.split())
     for place, message in (
         (
-            "4:10",
+            "4:6",
             'A node\'s id must be text; without quotes, YAML and JSON read true as a boolean: write "true".',
         ),
         (
-            "7:10",
+            "7:6",
             'An edge\'s id must be text; without quotes, YAML and JSON read false as a boolean: write "false".',
         ),
         (
-            "7:29",
+            "7:25",
             "'dst' must be a node's id; without quotes, YAML and JSON read true as a boolean: write \"true\".",
         ),
         (
-            "7:45",
+            "8:22",
             "'is_error' must be true, false or 'error'. Here 'no' is text, as in YAML 1.2: write false.",
         ),
         (
-            "5:35",
+            "5:27",
             "'trigger' must be true or false, not text. Here 'yes' is text, as in YAML 1.2: write true.",
         ),
     ):

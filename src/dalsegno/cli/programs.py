@@ -83,8 +83,6 @@ def _position(finding: Finding, root: Any) -> dict[str, int | None]:
         if entry is None:
             break
         mark, node = entry
-    if isinstance(node, yaml.ScalarNode) and node.start_mark.line == mark.line:
-        mark = node.start_mark
     return {"line": int(mark.line) + 1, "column": int(mark.column) + 1}
 
 
