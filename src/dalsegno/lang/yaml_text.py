@@ -190,9 +190,9 @@ def _key(value: Any, top: _Open, event: Any) -> str:
 def _no_key(value: Any, written: str) -> str:
     if not isinstance(value, bool | float) and value is not None:
         return f"the key {_quoted(value)} is not text; write it in quotes"
-    kind = {bool: "a boolean", float: "a number"}.get(type(value), "null")
     if not written:
         return "a key is missing before this ':'"
+    kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
     return f'a key must be text, and without quotes YAML reads {written} as {kind}; write "{written}"'
 
 
