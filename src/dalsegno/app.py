@@ -11,18 +11,19 @@ from dalsegno.core.scripts.task_options import child_options
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
+from dalsegno.engine.option_names import refuses_unknown_options
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.steps.tasks import Task, Tasks, make_remote_task, make_task
 from dalsegno.engine.subprocesses.large_responses import LargeResponses
-from dalsegno.engine.times import Duration, Moment
+from dalsegno.engine.times import Duration, Moment, read_duration
 from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.event_loop_host import Host
 from dalsegno.graph.documents.workflow_limit import front_matter_limit
 from dalsegno.handle import Handle, Starter, Target
-from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.python import (
     DurableRemoteTask,
     DurableTask,
@@ -77,6 +78,7 @@ class App:
     Outside ``running()`` the application can deploy, start and query; inside, its own worker and timers run.
     """
 
+    @refuses_unknown_options("App")
     def __init__(
         self,
         url: str | None = None,
@@ -131,6 +133,7 @@ class App:
         raises: tuple[type[BaseException], ...] = (),
     ) -> TaskDecorator: ...
 
+    @refuses_unknown_options("@app.task")
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -150,14 +153,15 @@ class App:
         with their own class, even if its module does not name them."""
 
         def register(function: Callable[P, R]) -> DurableTask[P, R]:
+            _refuse_no_function(function, "@app.task")
             task = make_task(
                 function,
                 name=name,
                 retry=_policy(retries),
-                timeout=_seconds(timeout),
+                timeout=_seconds(timeout, "timeout"),
                 queue=queue,
                 concurrency=_concurrency(concurrency),
-                heartbeat=_seconds(heartbeat),
+                heartbeat=_seconds(heartbeat, "heartbeat"),
             )
             self.tasks.register(task)
             return DurableTask(function, task.name, context_parameter=task.context_parameter, raises=raises)
@@ -194,6 +198,7 @@ class App:
         docs: str = "",
     ) -> DurableTask[..., Awaitable[Any]]: ...
 
+    @refuses_unknown_options("app.remote_task")
     def remote_task(
         self,
         name: str,
@@ -220,7 +225,7 @@ class App:
             queue,
             docs,
             retry=_policy(retries),
-            timeout=_seconds(timeout),
+            timeout=_seconds(timeout, "timeout"),
             concurrency=_concurrency(concurrency),
         )
         self.tasks.register(task)
@@ -240,6 +245,7 @@ class App:
         cancel_grace: float | str | None = None,
     ) -> Callable[[Callable[P, Awaitable[R]]], DurableWorkflow[P, R]]: ...
 
+    @refuses_unknown_options("@app.workflow")
     def workflow(
         self,
         function: Callable[..., Any] | None = None,
@@ -260,6 +266,7 @@ class App:
         """
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
+            _refuse_no_function(function, "@app.workflow")
             said = {"timeout": timeout, "concurrency": concurrency, "cancel_grace": cancel_grace}
             front_matter = {option: value for option, value in said.items() if value is not None}
             durable = DurableWorkflow(function, name, front_matter=front_matter)
@@ -292,6 +299,7 @@ class App:
         run. Leaving it raises StoreLost if the store's file was deleted or replaced meanwhile."""
         return Running(self, worker=worker, scheduler=scheduler)
 
+    @refuses_unknown_options("app.with_options")
     def with_options(
         self,
         *,
@@ -483,6 +491,9 @@ class App:
         return [Handle(self, view.id) for view in await self.client.executions(where, limit=limit)]
 
 
+RUNS = "runs its application"
+
+
 class Running:
     """The block in which an application's worker runs; both ``with`` and ``async with``."""
 
@@ -492,6 +503,7 @@ class Running:
         self._scheduler = scheduler
 
     def __enter__(self) -> App:
+        refuse_during_import(RUNS)
         self._app.host.call(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
 
@@ -502,6 +514,7 @@ class Running:
             raise loss
 
     async def __aenter__(self) -> App:
+        refuse_during_import(RUNS)
         host = await self._app.host_here()
         await host.acall(self._app.engine.start(worker=self._worker, scheduler=self._scheduler))
         return self._app
@@ -513,12 +526,21 @@ class Running:
             raise loss
 
 
+def _refuse_no_function(given: object, decorator: str) -> None:
+    if not callable(given):
+        raise InvalidInput(
+            f"{decorator} decorates a function, not {given!r}; options have names: {decorator}(name=…)"
+        )
+
+
 def _policy(retries: int | RetryPolicy) -> RetryPolicy:
+    if isinstance(retries, bool) or not isinstance(retries, int | RetryPolicy):
+        raise InvalidInput(f"the option 'retries' is not valid: {retries!r} is no number of retries")
     return retries if isinstance(retries, RetryPolicy) else RetryPolicy(max_attempts=retries + 1)
 
 
-def _seconds(duration: float | str | None) -> float | None:
-    return parse_duration(duration) if duration is not None else None
+def _seconds(duration: float | str | None, option: str) -> float | None:
+    return read_duration(duration, f"the option '{option}'") if duration is not None else None
 
 
 def _concurrency(given: int | str | Mapping[str, Any] | None) -> Concurrency | None:

@@ -20,6 +20,7 @@ from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.starting.caller_connections import async_connection, plain_connection
+from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.times import Duration, read_duration
@@ -364,14 +365,16 @@ class Starter:
         self._options = options
 
     def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields, self._plain_options()))
+        options = self._plain_options()
+        return self._app.host.call(self._start(workflow, args, fields, options))
 
     async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
         options = await self._async_options()
         return await self._app.host.acall(self._start(workflow, args, fields, options))
 
     def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return self._app.host.call(self._start(workflow, args, fields, self._plain_options(), pending=True))
+        options = self._plain_options()
+        return self._app.host.call(self._start(workflow, args, fields, options, pending=True))
 
     async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
         options = await self._async_options()
@@ -379,6 +382,7 @@ class Starter:
 
     def _plain_options(self) -> StartOptions:
         """Return the options, with the caller's connection used from the caller's thread."""
+        self._refuse_during_import()
         given = self._options.connection
         if given is None:
             return self._options
@@ -386,10 +390,15 @@ class Starter:
 
     async def _async_options(self) -> StartOptions:
         """Return the options, with the caller's connection used from the caller's event loop."""
+        self._refuse_during_import()
         given = self._options.connection
         if given is None:
             return self._options
         return dataclasses.replace(self._options, connection=await async_connection(given))
+
+    def _refuse_during_import(self) -> None:
+        if self._options.idempotency_key is None:  # with a key, the next import starts nothing new
+            refuse_during_import("starts an execution")
 
     async def _start(
         self,

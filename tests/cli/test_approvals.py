@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +129,80 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(invoke: Invoke, refund
         assert refused.exit_code == 2
         assert said in refused.stderr
     assert len(listed(invoke)) == 1
+
+
+def test_approval_without_data_names_the_fields_and_the_command(invoke: Invoke, folder: Path) -> None:
+    fields = "{amount: {type: integer}, day: {type: string, enum: [mon, tue]}, note: {type: string}}"
+    form = f"form: {{type: object, required: [amount, day], properties: {fields}}}"
+    write(
+        folder,
+        pay_yaml=f"name: pay\nnodes:\n  - {{id: gate, type: approval, parameters: {{message: 'Pay?', {form}}}}}\n",
+    )
+    execution = asking(invoke, "pay.yaml")
+    for words in ((), ("gate",), ("gate", "--data", '{"amount": 3}')):
+        refused = invoke("approve", execution, *words)
+        assert refused.exit_code == 2
+        assert "/data: 'day' is a required property" in refused.stderr
+        assert (
+            "Fields of the form: amount (integer, required), day (string, required), note (string, optional)"
+            in (refused.stderr)
+        )
+        command = f"""dalsegno approve {execution} gate --data '{{"amount": 1, "day": "mon"}}'"""
+        assert f"Give them with --data: {command}\n" in refused.stderr
+    assert "the decision has no data, and its form needs some" in invoke("approve", execution).stderr
+    assert invoke(*shlex.split(command)[1:]).exit_code == 0
+
+
+TIMELY = """\
+from dalsegno import App, approval
+
+app = App()
+
+
+@app.task
+async def charge(cents: int) -> int:
+    return cents
+
+
+@app.workflow
+async def pay(cents: int = 3):
+    await charge(cents)
+    return await approval("Pay it?", timeout="1s")
+
+
+@app.workflow
+async def ask():
+    return await approval("Pay it?", timeout="1s")
+"""
+
+
+def resumed_late(invoke: Invoke, *run: str) -> tuple[str, str]:
+    """Leave it at its question, and resume it two seconds after the question's timeout: outputs of resume and show."""
+    assert invoke("run", *run, "--timeout", "300ms").exit_code == 124
+    time.sleep(3.0)  # nothing runs: there is nothing to wait for but the clock
+    app = ("--app", "pay.py") if run[0].startswith("pay.py") else ()
+    return invoke("resume", "last", *app).output, invoke("show", "last").stdout
+
+
+def test_timed_out_approval_of_a_program_is_named_and_counted_as_one(invoke: Invoke, folder: Path) -> None:
+    write(folder, pay_py=TIMELY)
+    resumed, shown = resumed_late(invoke, "pay.py:pay")
+    assert "1 task and 1 approval in " in resumed
+    assert "approval failed: no decision was made within 1s: Pay it?" in resumed
+    assert re.search(r"^  ✗ approval +failed +1\.0 s$", shown, re.MULTILINE), shown
+    assert "node:" not in resumed + shown
+    assert "  1 approval in " in resumed_late(invoke, "pay.py:ask")[0]
+
+
+def test_timed_out_approval_of_a_graph_is_named_and_timed(invoke: Invoke, folder: Path) -> None:
+    write(
+        folder,
+        gate_yaml="name: gate\nnodes:\n  - {id: gate, type: approval, parameters: {message: 'Pay?', timeout: 1s}}\n",
+    )
+    resumed, shown = resumed_late(invoke, "gate.yaml")
+    assert "node 'gate' gave up after 1s without a decision: Pay?" in resumed
+    assert re.search(r"^└─ ✗ gate +failed +1\.0 s$", shown, re.MULTILINE), shown
+    assert "approval:gate" not in resumed + shown
 
 
 def test_whoever_decides_second_is_told(invoke: Invoke, refund: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ def test_validate_names_file_line_and_rule(invoke: Invoke, folder: Path) -> None
     write(folder, bad_yaml=BAD, hello_yaml=HELLO)
     result = invoke("validate", "bad.yaml", "hello.yaml")
     assert result.exit_code == 2
-    assert "bad.yaml:4  error  unknown-type" in result.stdout
-    assert "bad.yaml:8  error  bad-parameter" in result.stdout
+    assert "bad.yaml:4:5  error  unknown-type" in result.stdout
+    assert "bad.yaml:8:7  error  bad-parameter" in result.stdout
     assert "hello.yaml: hello, 1 node" in result.stdout
 
 
@@ -38,6 +39,65 @@ def test_syntax_errors_name_their_line(invoke: Invoke, folder: Path) -> None:
     (finding,) = json.loads(invoke("validate", "torn.yaml", "--json").stdout)["findings"]
     assert finding["rule"] == "syntax"
     assert finding["line"] == 3
+
+
+UNQUOTED = """\
+name: unquoted
+nodes:
+  - {id: a, type: log, parameters: {message: hi}}
+  - {id: true, type: log, parameters: {message: hi}}
+  - {id: b, type: manual, trigger: yes}
+edges:
+  - {id: false, src: a, dst: true}
+  - {src: a, dst: b, is_error: no}
+"""
+
+
+def test_value_without_quotes_is_no_text(invoke: Invoke, folder: Path) -> None:
+    write(folder, unquoted_yaml=UNQUOTED)
+    result = invoke("validate", "unquoted.yaml")
+    said = " ".join(result.stdout.split())
+    for place, message in (
+        (
+            "4:6",
+            'A node\'s id must be text; without quotes, YAML and JSON read true as a boolean: write "true".',
+        ),
+        (
+            "7:6",
+            'An edge\'s id must be text; without quotes, YAML and JSON read false as a boolean: write "false".',
+        ),
+        (
+            "7:25",
+            "'dst' must be a node's id; without quotes, YAML and JSON read true as a boolean: write \"true\".",
+        ),
+        (
+            "8:22",
+            "'is_error' must be true, false or 'error'. Here 'no' is text, as in YAML 1.2: write false.",
+        ),
+        (
+            "5:27",
+            "'trigger' must be true or false, not text. Here 'yes' is text, as in YAML 1.2: write true.",
+        ),
+    ):
+        assert re.search(rf"unquoted\.yaml:{place} error [a-z-]+ [\w/]+ {re.escape(message)}", said), said
+
+
+def test_key_without_quotes_is_no_text(invoke: Invoke, folder: Path) -> None:
+    write(folder, keys_yaml="name: keys\nnodes: []\nextra:\n  true: 1\n")
+    result = invoke("validate", "keys.yaml")
+    assert "keys.yaml:4:3  error  syntax" in result.stdout
+    said = " ".join(result.stdout.split())
+    assert 'a key must be text, and without quotes YAML reads true as a boolean; write "true"' in said
+
+
+def test_yes_no_and_on_are_text_in_a_graph(invoke: Invoke, folder: Path) -> None:
+    """As in YAML 1.2: an id may be one of them."""
+    document = (
+        "name: words\nnodes:\n  - {id: on, type: log, parameters: {message: hi}}\n"
+        "  - {id: yes, type: log, parameters: {message: no}}\nedges: [{id: no, src: on, dst: yes}]\n"
+    )
+    write(folder, words_yaml=document)
+    assert invoke("validate", "words.yaml").exit_code == 0
 
 
 def test_warnings_are_shown_and_do_not_fail(invoke: Invoke, folder: Path) -> None:

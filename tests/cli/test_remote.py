@@ -229,7 +229,7 @@ def test_a_wrong_document_is_refused_with_its_lines(folder: Path, there: There) 
     write(folder, bad_yaml=BAD, bad_flow="const = 1")
     result = there("deploy", "bad.yaml")
     assert result.exit_code == 2
-    assert "bad.yaml:4" in result.stderr
+    assert "bad.yaml:4:5" in result.stderr
     script = there("run", "bad.flow")
     assert script.exit_code == 2
     assert "bad.flow:1" in script.stderr

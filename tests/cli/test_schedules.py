@@ -110,6 +110,8 @@ REFUSED = {
     "a bad line": (("add", "x", "-w", "hello", "--cron", "0 25 * * *"), "bad hour (field 2): '25'"),
     "seconds": (("add", "x", "-w", "hello", "--cron", "0 0 2 * * *"), "6 fields"),
     "a bad interval": (("add", "x", "-w", "hello", "--every", "soon"), "the interval 'soon' is not a duration"),
+    "words for a line": (("add", "x", "-w", "hello", "--cron", "every day"), "every day at midnight write '0 0 * * *'"),
+    "words for an interval": (("add", "x", "-w", "hello", "--every", "daily"), "(a command takes --every 1d)"),
     "a bad zone": (("add", "x", "-w", "hello", "--cron", "@daily", "--timezone", "Europe/Berln"), "did you mean"),
     "a bad policy": (("add", "x", "-w", "hello", "--cron", "@daily", "--missed", "never"), "skip, once, all"),
     "a bad time": (("add", "x", "-w", "hello", "--cron", "@daily", "--end", "later"), "is not a point in time"),

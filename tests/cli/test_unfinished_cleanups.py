@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,14 @@ def test_a_letter_about_a_failed_execution_is_asked_about(invoke: Invoke, folder
     write(folder, lost_flow=source)
     assert invoke("run", "lost.flow", "--input", '"nowhere"', *APP).exit_code == 1
     (letter,) = json.loads(invoke("dead", "ls", "--json").stdout)["dead"]
+    listing = invoke("dead", "ls", *APP).stdout
+    assert re.search(
+        r"^  lost, since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, [\d.]+ m?s ago, TASK_NOT_FOUND$",
+        listing,
+        re.MULTILINE,
+    )
+    assert f"  dalsegno dead retry {letter['id']} --store sqlite:///dalsegno.db --app shop.py\n" in listing
+    assert "`dalsegno dead drop ID` gives one up" in listing
     refused = invoke("dead", "retry", letter["id"], *APP)
     assert refused.exit_code == 2
     assert "It runs again: 'charge', 'nowhere' (failed)." in " ".join(refused.stderr.split())

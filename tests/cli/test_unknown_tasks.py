@@ -57,7 +57,7 @@ def test_validate_and_deploy_warn_only_about_a_given_application(invoke: Invoke)
         assert "unknown-task" not in invoke(command, "unknown.yaml").stdout
         warned = invoke(command, "unknown.yaml", *APP)
         assert warned.exit_code == 0
-        assert "unknown.yaml:7  warning  unknown-task" in warned.stdout
+        assert "unknown.yaml:7:7  warning  unknown-task" in warned.stdout
 
 
 def test_completed_run_tells_how_much_of_it_failed(invoke: Invoke, folder: Path) -> None:

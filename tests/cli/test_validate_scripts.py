@@ -56,7 +56,7 @@ def test_scripts_and_documents_may_be_mixed(invoke: Invoke, folder: Path) -> Non
     assert result.exit_code == 2
     for told in (
         "good.flow: pay",
-        "bad.yaml:4  error  unknown-type",
+        "bad.yaml:4:5  error  unknown-type",
         "hello.yaml: hello",
         "wrong.flow: 2 errors",
     ):

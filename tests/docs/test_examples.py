@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import pytest
 
@@ -26,6 +27,7 @@ PAGES = [
     if any(block.language in LANGUAGES for block in blocks(page))
 ]
 SECONDS = 60.0
+PROGRAM = 'if __name__ == "__main__":'
 
 
 @pytest.fixture
@@ -69,11 +71,32 @@ def _run_python(block: Block, names: dict[str, object], folder: Path) -> None:
     code = compile(block.body, str(file), "exec")
     if block.title is not None:
         return
+    output = _program_output(file, block) if PROGRAM in block.body else _printed(code, names)
+    if block.output is not None:
+        _compare(block, block.output, output)
+
+
+def _printed(code: CodeType, names: dict[str, object]) -> str:
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(code, names)
-    if block.output is not None:
-        _compare(block, block.output, printed.getvalue())
+    return printed.getvalue()
+
+
+def _program_output(file: Path, block: Block) -> str:
+    """The output of a block that is a whole program, run as its reader runs it."""
+    done = subprocess.run(
+        [sys.executable, file.name],
+        cwd=file.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        timeout=SECONDS,
+        check=False,
+    )
+    output = done.stdout.decode()
+    assert done.returncode == 0, f"{block.place}: exited with {done.returncode}\n{output}"
+    return output
 
 
 def _check_document(block: Block, folder: Path) -> None:

@@ -94,6 +94,28 @@ def test_commands_of_the_page_exist(page: Path) -> None:
     assert named <= known
 
 
+FIRST_PAGES = [ROOT / "README.md", DOCS / "index.md", *sorted(DOCS.glob("tutorial*.md"))]
+
+
+def test_programs_of_the_first_pages_start_nothing_when_they_are_imported() -> None:
+    running = [
+        block
+        for page in FIRST_PAGES
+        for block in blocks(page)
+        if block.language == "python" and re.search(r"\bapp\.(running\(|a?start\()", block.body)
+    ]
+    assert len(running) >= 4
+    for block in running:
+        guard = block.body.find('if __name__ == "__main__":')
+        assert 0 <= guard < block.body.index("app.running("), block.place
+
+
+def test_tutorials_do_not_overwrite_files_of_each_other() -> None:
+    contents: dict[str, str] = {}
+    for block in (block for page in FIRST_PAGES for block in blocks(page) if block.title is not None):
+        assert contents.setdefault(str(block.title), block.body) == block.body, block.place
+
+
 def variables_of_the_source() -> set[str]:
     """Every environment variable of ours that the package reads or names."""
     sources = (path.read_text(encoding="utf-8") for path in (ROOT / "src" / "dalsegno").rglob("*.py"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang.durations import BadDuration, parse_duration
+from dalsegno.lang.durations import BadDuration, duration_text, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,15 @@ def test_durations(written: Any, seconds: float) -> None:
 def test_no_durations(written: Any) -> None:
     with pytest.raises(BadDuration):
         parse_duration(written)
+
+
+@pytest.mark.parametrize(
+    "text", ["0s", "20ms", "1s", "1.5s", "1m", "1m30s", "1h", "1h30m", "1d", "7d", "1d1h1m1.001s"]
+)
+def test_text_of_a_duration_is_read_as_the_same(text: str) -> None:
+    assert duration_text(parse_duration(text)) == text
+
+
+def test_text_of_a_duration_is_rounded_to_milliseconds() -> None:
+    assert duration_text(59.99996) == "1m"
+    assert duration_text(3.9999) == "4s"

@@ -100,7 +100,7 @@ def test_a_script_is_told_when_nobody_decides(stage: Stage) -> None:
     handle = stage.start_script(source)
     asked(handle)
     stage.pass_time(3600)
-    assert handle.result(15) == ["TimeoutError", "no decision was made within 3600 s: Go?"]
+    assert handle.result(15) == ["TimeoutError", "no decision was made within 1h: Go?"]
 
 
 def test_the_message_alone_is_enough_and_mistakes_are_told(stage: Stage) -> None:
@@ -242,7 +242,7 @@ def test_rejections_and_time_limits_in_python(stage: Stage) -> None:
     handle.decide("approval", "rejected", {"amount": 7}, comment="too much")
     until(lambda: [each for each in handle.approvals() if each.message == "Hello?"] or None)
     stage.pass_time(86400)
-    assert handle.result(15) == [False, None, "too much", "no decision was made within 86400 s: Hello?"]
+    assert handle.result(15) == [False, None, "too much", "no decision was made within 1d: Hello?"]
 
 
 def test_decisions_join_races_and_time_limits(stage: Stage) -> None:

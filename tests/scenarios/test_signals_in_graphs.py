@@ -76,7 +76,7 @@ def test_a_wait_that_times_out_fails_and_its_strategy_applies(stage: Stage) -> N
     ended = stage.end_of(handle)
     assert ended.states == {"w": "FAILED", "b": "SKIPPED", "late": "COMPLETED"}
     assert ended.output["late"] == error_object(
-        "node 'w' gave up after 60 s: signal 'go' did not arrive",
+        "node 'w' gave up after 1m: signal 'go' did not arrive",
         "TIMEOUT",
         "w",
         type="TimeoutError",

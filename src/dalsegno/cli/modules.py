@@ -12,6 +12,8 @@ from types import ModuleType
 
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal, UnreadablePython
+from dalsegno.cli.import_errors import add_place, import_refusal
+from dalsegno.engine.starting.module_import import module_import
 from dalsegno.errors import DalSegnoError
 from dalsegno.lang.python import DurableTask, DurableWorkflow, PythonProgram
 from dalsegno.model.suggestion import did_you_mean
@@ -126,21 +128,15 @@ def _put_first(folder: str) -> None:
 
 def _import_module(name: str) -> ModuleType:
     try:
-        return importlib.import_module(name)
-    except DalSegnoError:
+        with module_import(name):
+            return importlib.import_module(name)
+    except DalSegnoError as error:
+        add_place(error)
         raise
-    except ModuleNotFoundError as error:
-        raise Refusal(
-            f"cannot import '{name}': there is no module '{error.name}'",
-            f"It is looked for in {os.getcwd()} and in what is installed.",  # noqa: PTH109 - shown as it is
-        ) from error
     except SyntaxError as error:
         raise UnreadablePython(error) from error
     except Exception as error:
-        raise Refusal(
-            f"importing '{name}' raised {type(error).__name__}: {error}",
-            "Set DALSEGNO_DEBUG=1 to see where.",
-        ) from error
+        raise import_refusal(name, error) from error
 
 
 # -- searching ------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from dalsegno.lang.python import PythonProgram
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-_SAYS_LINE = re.compile(r"line (\d+)", re.IGNORECASE)
+_SAYS_LINE = re.compile(r"line (\d+)(?:, column (\d+))?", re.IGNORECASE)
 
 
 _UNREADABLE = frozenset(("syntax", "encoding", "too-deep", "too-large", "duplicate-key", "not-finite"))
@@ -35,10 +35,10 @@ _UNREADABLE = frozenset(("syntax", "encoding", "too-deep", "too-large", "duplica
 
 
 def located(findings: Iterable[Finding], text: bytes | str) -> list[dict[str, Any]]:
-    """Return findings as data, each with its line if it is known."""
+    """Return findings as data, each with its line and column if they are known."""
     found = list(findings)
     root = None if any(finding.rule in _UNREADABLE for finding in found) else _composed(text)
-    return [{**finding.as_dict(), "line": _line(finding, root)} for finding in found]
+    return [{**finding.as_dict(), **_position(finding, root)} for finding in found]
 
 
 def show_findings(console: Console, file: str, findings: Sequence[dict[str, Any]]) -> None:
@@ -72,17 +72,18 @@ def _composed(text: bytes | str) -> Any:
         return None
 
 
-def _line(finding: Finding, root: Any) -> int | None:
+def _position(finding: Finding, root: Any) -> dict[str, int | None]:
     if root is None:
         said = _SAYS_LINE.search(finding.message)
-        return int(said.group(1)) if said else None
-    mark = root.start_mark
+        line, column = said.groups() if said else (None, None)
+        return {"line": int(line) if line else None, "column": int(column) if column else None}
+    mark, node = root.start_mark, root
     for step in finding.pointer.split("/")[1:]:
-        entry = _step(root, step.replace("~1", "/").replace("~0", "~"))
+        entry = _step(node, step.replace("~1", "/").replace("~0", "~"))
         if entry is None:
             break
-        mark, root = entry
-    return int(mark.line) + 1
+        mark, node = entry
+    return {"line": int(mark.line) + 1, "column": int(mark.column) + 1}
 
 
 def _step(node: Any, name: str) -> tuple[Any, Any] | None:

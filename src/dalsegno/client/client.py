@@ -24,6 +24,7 @@ from dalsegno.client.transport import Transport, checked_url
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
+from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.times import Duration, Moment
 from dalsegno.engine.worker.directory import WorkerSeen
@@ -303,16 +304,24 @@ class Starter:
         self._options = options
 
     def start(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        self._refuse_during_import()
         return self._client.host.call(self._start(workflow, args, fields))
 
     async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        self._refuse_during_import()
         return await self._client.host.acall(self._start(workflow, args, fields))
 
     def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        self._refuse_during_import()
         return self._client.host.call(self._start(workflow, args, fields, pending=True))
 
     async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
+        self._refuse_during_import()
         return await self._client.host.acall(self._start(workflow, args, fields, pending=True))
+
+    def _refuse_during_import(self) -> None:
+        if self._options.idempotency_key is None:  # with a key, the next import starts nothing new
+            refuse_during_import("starts an execution")
 
     async def _start(
         self, workflow: str, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False

@@ -44,6 +44,21 @@ def parse_duration(value: object) -> float:
     return float(seconds)
 
 
+def duration_text(seconds: float) -> str:
+    """Return a duration as `parse_duration` reads it: ``7d``, ``1h30m``, ``1.5s``, ``20ms``."""
+    thousandths = round(seconds * 1000)
+    if thousandths < 1000:
+        return f"{thousandths}ms" if thousandths else "0s"
+    found = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000)):
+        count, thousandths = divmod(thousandths, size)
+        if count:
+            found.append(f"{count}{unit}")
+    if thousandths:
+        found.append(f"{thousandths / 1000:g}s")
+    return "".join(found)
+
+
 def _parse_text(text: str) -> float:
     """Parse one or more numbers with units; a lone number without a unit is seconds."""
     lowered, position, total = text.strip().lower(), 0, 0.0

@@ -178,13 +178,22 @@ def _expects_key(top: _Open) -> bool:
 
 def _key(value: Any, top: _Open, event: Any) -> str:
     if isinstance(value, bool) or value is None or not isinstance(value, str | int):
-        raise _refused("syntax", event, f"the key {_quoted(value)} is not text; write it in quotes")
+        raise _refused("syntax", event, _no_key(value, getattr(event, "value", "")))
     key = str(value)
     if key in top.value:
         raise _refused(
             "duplicate-key", event, f"the key {_quoted(key)} appears twice in this object; keep one"
         )
     return key
+
+
+def _no_key(value: Any, written: str) -> str:
+    if not isinstance(value, bool | float) and value is not None:
+        return f"the key {_quoted(value)} is not text; write it in quotes"
+    if not written:
+        return "a key is missing before this ':'"
+    kind = "null" if value is None else "a boolean" if isinstance(value, bool) else "a number"
+    return f'a key must be text, and without quotes YAML reads {written} as {kind}; write "{written}"'
 
 
 def _mergeable(value: Any, event: Any) -> list[Any]:

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 LISTED = 10
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` or nothing."""
-    close = get_close_matches(word[:100], list(known), n=1)
+def did_you_mean(word: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return ``; did you mean 'x'?`` or nothing. ``likeness``: how alike two words must be, up to 1."""
+    close = get_close_matches(word[:100], list(known), n=1, cutoff=likeness)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

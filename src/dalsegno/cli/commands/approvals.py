@@ -115,18 +115,24 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
         from dalsegno.cli.documents import read_payload
         from dalsegno.cli.output import emit, reference_names
         from dalsegno.cli.target.target import find_execution, reached, where_to
-        from dalsegno.cli.views.approvals import meant, with_own_hint
+        from dalsegno.cli.views.approvals import UnfitData, form_asked, meant, with_own_hint
+        from dalsegno.errors import InvalidInput
 
         carried = read_payload(data, "data")
+        where = where_to(store, server, app)
 
         async def run() -> None:
-            async with reached(where_to(store, server, app)) as client:
+            async with reached(where) as client:
                 found = await find_execution(client, execution)
                 with with_own_hint():
                     asked = node
                     if asked is None:
                         found, asked = meant(await client.approvals(found), found)
-                    await client.decide(found, asked, decision, carried, by, index or None, comment)
+                    try:
+                        await client.decide(found, asked, decision, carried, by, index or None, comment)
+                    except InvalidInput as error:
+                        approval = form_asked(await client.approvals(found), asked, index)
+                        raise (UnfitData(error, approval, where.command) if approval else error) from None
             if json:
                 body = {"comment": comment} if comment is not None else {}
                 emit({**reference_names(found), "node": asked, "decision": decision, **body})

@@ -60,8 +60,11 @@ def list_dead(
     These are orders between executions that cannot be delivered, steps that no process can run, executions that are
     stuck, clean-ups that did not end, and executions that failed for a reason of the system.
     """
+    from time import time
+
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.operations import LETTERS
+    from dalsegno.cli.target.target import where_to
     from dalsegno.cli.views.operations import dead_letter_object as as_object
     from dalsegno.cli.views.operations import print_letters
 
@@ -69,7 +72,7 @@ def list_dead(
     if json:
         emit({"dead": [as_object(letter) for letter in found]})
     else:
-        print_letters(found)
+        print_letters(found, where_to(store, server, app).command, time())
 
 
 @dead_commands.command("retry")

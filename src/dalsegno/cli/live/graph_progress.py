@@ -164,6 +164,8 @@ class Quiet:
 
 class _Times(msgspec.Struct):
     started_at: float | None = None
+    due: float | None = None
+    """Of a wait: when it gives up."""
 
 
 _times = msgspec.json.Decoder(_Times).decode
@@ -194,6 +196,7 @@ class Progress:
         self._events = NewEvents(client, execution)
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         self._counts: dict[str, tuple[int, int]] = {}
         self._last: Snapshot | None = None
         self._quiet = Quiet(client)
@@ -230,11 +233,19 @@ class Progress:
         for event in events:
             if not event.node or event.data is None or event.kind == "NodeSkipped":
                 continue
-            started = _times(event.data).started_at
+            times = _times(event.data)
+            started = times.started_at
+            if event.kind == "NodeWaiting" and times.due is not None:
+                self._due[event.node] = times.due
             if started is not None:
                 self._began[event.node] = min(started, self._began.get(event.node, started))
             if event.kind in ("NodeCompleted", "NodeFailed"):
-                self._ended[event.node] = event.at
+                self._ended[event.node] = ended_at(event, self._due.pop(event.node, None))
+
+
+def ended_at(event: Event, due: float | None) -> float:
+    """Return when a run ended. A wait that failed ended when it was ``due``, even if no worker ran then."""
+    return min(event.at, due) if due is not None and event.kind.endswith("Failed") else event.at
 
 
 def _counts(plan: Plan, barriers: Iterable[BarrierView]) -> dict[str, tuple[int, int]]:

@@ -26,6 +26,7 @@ from dalsegno.cli.views.approvals import next_program_steps, next_steps
 from dalsegno.cli.views.executions import by_hand, changed_tags
 from dalsegno.cli.views.source import SourceText, stored_source
 from dalsegno.graph.plan import Plan
+from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 
@@ -43,7 +44,7 @@ def describe_events(events: Iterable[Event]) -> list[str]:
             continue
         same = list(group)
         if len(same) > FEW and kind in _COUNTED:
-            lines.append(f"{name} {_COUNTED[kind]} ({len(same):,} times)")
+            lines.append(f"{display_name(name)} {_COUNTED[kind]} ({len(same):,} times)")
         else:
             lines += [_described(sentence, event) for event in same]
         lines += _next_wait(event_data(same[-1]))
@@ -78,17 +79,17 @@ def _completed(event: Event, data: Mapping[str, Any]) -> str:
     again = f" (attempt {attempt})" if attempt != 1 else ""
     started = data.get("started_at")
     took = f" in {span(event.at - started)}" if isinstance(started, float | int) else ""
-    return f"{event.node} completed{took}{again}"
+    return f"{display_name(event.node)} completed{took}{again}"
 
 
 def _failed(event: Event, data: Mapping[str, Any]) -> str:
-    return f"{event.node} failed: {message_of(data)}"
+    return f"{display_name(event.node)} failed: {message_of(data)}"
 
 
 def _retrying(event: Event, data: Mapping[str, Any]) -> str:
     due = data.get("retry_at")
     left = f" in {countdown(due - event.at)}" if isinstance(due, float | int) else ""
-    return f"{event.node} failed: {message_of(data)}; attempt {data.get('attempt', 1) + 1} follows{left}"
+    return f"{display_name(event.node)} failed: {message_of(data)}; attempt {data.get('attempt', 1) + 1} follows{left}"
 
 
 def _timer(event: Event, _data: Mapping[str, Any]) -> str:
@@ -111,13 +112,15 @@ def _cancel(_event: Event, data: Mapping[str, Any]) -> str:
 
 _SENTENCES: dict[str, Sentence] = {
     "Suspended": _suspended,
-    "TaskStarted": lambda event, data: f"{event.node} is running",
+    "TaskStarted": lambda event, data: f"{display_name(event.node)} is running",
     "TaskCompleted": _completed,
     "TaskFailed": _failed,
     "TaskRetrying": _retrying,
-    "TaskRequeued": lambda event, data: f"{event.node} is offered again",
-    "TaskCancelled": lambda event, data: f"{event.node} was cancelled",
-    "TaskHandedOver": lambda event, data: f"{event.node} continues as execution {data.get('execution', '')}",
+    "TaskRequeued": lambda event, data: f"{display_name(event.node)} is offered again",
+    "TaskCancelled": lambda event, data: f"{display_name(event.node)} was cancelled",
+    "TaskHandedOver": lambda event, data: (
+        f"{display_name(event.node)} continues as execution {data.get('execution', '')}"
+    ),
     "TimerFired": _timer,
     "SignalReceived": lambda event, data: f"signal {event.node} received",
     "ChildStarted": lambda event, data: (

@@ -19,6 +19,7 @@ from dalsegno.cli.live.graph_progress import (
     NewEvents,
     Quiet,
     activities,
+    ended_at,
     gone_tokens,
     signal_in,
 )
@@ -112,6 +113,7 @@ class ScriptProgress:
         self._limits: tuple[float, ...] = ()
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}
+        self._due: dict[str, float] = {}
         self._news: list[Event] = []
         self._last: ScriptMoment | None = None
 
@@ -160,11 +162,19 @@ class ScriptProgress:
         over = name not in self._began or self._ended.get(name, -1.0) >= self._began[name]
         if event.kind == "TaskStarted" and over:
             self._began[name] = event_data(event).get("started_at", event.at)
+        elif event.kind == "NodeWaiting" and over:  # a question to people: it began when it was asked
+            self._began[name] = event.at
+            self._note_due(event)
         elif event.kind in ("TaskCompleted", "TaskFailed", "TaskRetrying"):
             started = event_data(event).get("started_at")
             if over and isinstance(started, float | int):
                 self._began[name] = started
-            self._ended[name] = event.at
+            self._ended[name] = ended_at(event, self._due.pop(name, None))
+
+    def _note_due(self, event: Event) -> None:
+        due = event_data(event).get("due")
+        if isinstance(due, float | int):
+            self._due[event.node] = due
 
     def _moment(
         self,

@@ -16,6 +16,7 @@ from dalsegno.cli.output import STYLES, signs_for, span
 from dalsegno.cli.views.approvals import next_program_steps
 from dalsegno.cli.views.source import SourceText, excerpt
 from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.execution import ENDED
 
 FEWEST_ROWS = 4
@@ -105,7 +106,9 @@ class ScriptView:
             activity = moment.activities.get(name) if live else None
             busy = activity is not None and activity.running > 0
             sign = self.signs.spin(moment.now) if busy else self.signs.states[summary.state]
-            shown, words, _ = self._row(sign, summary.state, name, self._doing(summary, activity, moment))
+            shown, words, _ = self._row(
+                sign, summary.state, display_name(name), self._doing(summary, activity, moment)
+            )
             yield shown, words, self._time(name, moment, busy=busy)
 
     def _row(self, sign: str, state: str, name: str, doing: str) -> tuple[Text, Text, str]:

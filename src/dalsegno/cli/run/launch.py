@@ -41,6 +41,7 @@ from dalsegno.engine.starting.start import Started, StartOptions
 from dalsegno.errors import InternalError
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.python import DurableTask, arguments_for
+from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.definition import format_target
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.suggestion import did_you_mean, listed
@@ -250,7 +251,8 @@ def _run_again(name: str, times: int, failed: int) -> str:
     notes = [f"{times:,} times"] if times > 1 else []
     if failed:
         notes.append("failed" if failed == times else f"{failed:,} failed")
-    return f"'{name}' ({', '.join(notes)})" if notes else f"'{name}'"
+    shown = f"'{display_name(name)}'"
+    return f"{shown} ({', '.join(notes)})" if notes else shown
 
 
 def _listed(ran: Sequence[str]) -> str:

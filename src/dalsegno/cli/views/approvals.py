@@ -6,6 +6,8 @@ waits for a person.
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -16,8 +18,9 @@ from dalsegno.cli.errors import Refusal
 from dalsegno.cli.live.graph_progress import Activity
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, iso, moment, reference_names, signs_for, span, stdout
+from dalsegno.core.graph.external_waits import required_fields
 from dalsegno.engine.operations.approvals import Approval
-from dalsegno.errors import Conflict
+from dalsegno.errors import Conflict, InvalidInput
 
 HINT = "`dalsegno approvals` lists the open decisions."
 
@@ -35,6 +38,46 @@ def with_own_hint() -> Iterator[None]:
         yield
     except Conflict as error:
         raise NotOpen(str(error)) from None
+
+
+class UnfitData(InvalidInput):
+    """Data that do not fit the form. The hint is a command with data that have its fields."""
+
+    def __init__(self, error: InvalidInput, approval: Approval, command: Command) -> None:
+        super().__init__(str(error))
+        self.findings = error.findings
+        data = json.dumps(example_data(approval.form or {}), ensure_ascii=False)
+        self.hint = f"Give them with --data: {deciding(approval, command)} --data {shlex.quote(data)}"
+
+
+def example_data(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object with the required fields of a form, or with all if none is required."""
+    fields = form.get("properties")
+    known: Mapping[str, Any] = fields if isinstance(fields, dict) else {}
+    return {name: _example(known.get(name)) for name in required_fields(form) or known}
+
+
+def _example(schema: Any) -> Any:
+    """Return a value that the field's schema suggests."""
+    if not isinstance(schema, dict):
+        return "…"
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    for key in ("examples", "enum"):
+        if isinstance(schema.get(key), list) and schema[key]:
+            return schema[key][0]
+    return EXAMPLES.get(str(schema.get("type")), "…")
+
+
+EXAMPLES: dict[str, Any] = {
+    "integer": 1,
+    "number": 1.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+    "null": None,
+}
 
 
 def as_object(approval: Approval, command: Command) -> dict[str, Any]:
@@ -103,6 +146,12 @@ def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
         listed = ", ".join(f"'{node}'" for _, node in places)
         raise Refusal(f"execution {execution} waits for several decisions: at {listed}", "Name the node.")
     return places[0]
+
+
+def form_asked(found: Sequence[Approval], node: str, index: Sequence[int] | None) -> Approval | None:
+    """Return the request of the node if it has a form."""
+    of_node = [each for each in found if each.node == node and each.form]
+    return next((each for each in of_node if not index or list(each.indexes) == list(index)), None)
 
 
 def next_steps(activities: Mapping[str, Activity], command: Command, execution: str) -> list[tuple[str, str]]:

@@ -80,6 +80,8 @@ def print_events(view: ExecutionView, events: Sequence[Event]) -> None:
     """Print events. Number, time and kind are never cut; the text of an event is cut on a terminal, not in a pipe."""
     if not events:
         return
+    from dalsegno.lang.runtime.effects import display_name  # noqa: PLC0415 - `ls` needs no language
+
     console = stdout()
     began = view.created_at
     rows = [(str(event.seq), f"+{span(_happened(event) - began)}", event) for event in events]
@@ -91,7 +93,7 @@ def print_events(view: ExecutionView, events: Sequence[Event]) -> None:
         line = Text.assemble(
             (f"{number:>{digits}}  {time:<{wide}}  ", "dim"),
             (f"{event.kind:<{kinds}}", _style(event.kind)),
-            f"  {_about(event)}",
+            f"  {_about(event, event.node if view.kind == 'graph' else display_name(event.node))}",
         )
         line.rstrip()
         if console.is_terminal:
@@ -116,7 +118,7 @@ def _style(kind: str) -> str:
     return STYLES.get(kind.upper(), "")
 
 
-def _about(event: Event) -> str:
+def _about(event: Event, name: str) -> str:
     item = f" [{event.scope.rpartition(':')[2]}]" if event.scope else ""
     count = f" {event.arrived}/{event.expected}" if event.expected is not None else ""
     data = msgspec.json.decode(event.data) if event.data is not None else {}
@@ -125,7 +127,7 @@ def _about(event: Event) -> str:
     said = str(error.get("message", "")) if isinstance(error, dict) else changed_tags(data)
     line = f" (line {data['line']})" if data.get("line") else ""
     # An event of the whole execution names no node.
-    about = f"{event.node}{item}{count}{line}".strip()
+    about = f"{name}{item}{count}{line}".strip()
     return " ".join(": ".join(part for part in (about, said, by_hand(data)) if part).split())
 
 

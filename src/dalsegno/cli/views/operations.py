@@ -15,6 +15,7 @@ from rich.text import Text
 from dalsegno.admin.alerts import Alert
 from dalsegno.admin.keys import ALL_QUEUES, GRANTS, NAMES, Key, Quotas, Scope, read_quotas
 from dalsegno.cli.errors import Refusal
+from dalsegno.cli.next_command import Command
 from dalsegno.cli.options import Place
 from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stderr, stdout
 from dalsegno.cli.run.launch import ask_before_starting_over
@@ -94,17 +95,21 @@ def ask_before_retry(letter: str, place: Place) -> None:
     asyncio.run(ask())
 
 
-def print_letters(letters: Sequence[DeadLetter]) -> None:
-    """Print each letter with its reason on a line below: reasons are long."""
+def print_letters(letters: Sequence[DeadLetter], command: Command, now: float) -> None:
+    """Print each letter with its reason and the command that retries it below: both are long."""
     console = stdout()
     if not letters:
         console.print("no dead letters")
         return
     for letter in letters:
         console.print(Text(letter.id, "bold"), soft_wrap=True)
-        about = f"  {letter.workflow or 'unknown workflow'}, since {iso(letter.since)}"
+        since = f"since {moment(letter.since)}, {span(now - letter.since)} ago"
+        about = f"  {letter.workflow or 'unknown workflow'}, {since}"
         console.print(Text(f"{about}, {letter.code}" if letter.code else about, "dim"), soft_wrap=True)
         console.print(Text(f"  {letter.reason}"), soft_wrap=True)
+        console.print(Text(f"  {command.line('dead retry', letter.id)}"), soft_wrap=True)
+    more = "`dalsegno dead drop ID` gives one up; `dalsegno show EXECUTION` shows its execution"
+    console.print(more, style="dim", markup=False, soft_wrap=True)
 
 
 DEFAULT = "default"

@@ -24,6 +24,7 @@ from dalsegno.cli.views.source import SourceText, print_stack, stored_source
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import OWN, Engine
+from dalsegno.lang.runtime.effects import asks_people
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 
@@ -153,12 +154,10 @@ def gone_hint(command: Command, execution: str) -> str:
 def _print_summary(result: Result, command: Command) -> None:
     console = stdout()
     view = result.view
-    runs = sum(part["runs"] for part in result.parts.values())
-    noun = "run" if view.kind == "graph" else "task"
     took = span((view.ended_at or view.touched_at) - view.created_at)
     failed = f", [yellow]{result.failed:,} failed[/]," if result.failed and view.state == "COMPLETED" else ""
     version = f" v{view.version}" if view.version else ""
-    count = f"{several(runs, noun)}{failed} in " if view.kind != "task" else ""
+    count = f"{_counted(result)}{failed} in " if view.kind != "task" else ""
     console.print(
         f"{state_text(console, view.state)}  [bold]{escape(view.workflow)}[/]{version}"
         f"  [dim]{view.id}[/]  {count}{took}",
@@ -170,6 +169,16 @@ def _print_summary(result: Result, command: Command) -> None:
         print_value(result.output)
     elif view.state in ENDED and command.is_lasting:
         _print_next_step(result, command)
+
+
+def _counted(result: Result) -> str:
+    """Return how many nodes of a graph ran, or how many tasks and approvals of a script."""
+    runs = sum(part["runs"] for part in result.parts.values())
+    if result.view.kind == "graph":
+        return several(runs, "run")
+    asked = sum(part["runs"] for name, part in result.parts.items() if asks_people(name))
+    counts = [(runs - asked, "task"), (asked, "approval")]
+    return " and ".join(several(*each) for each in counts if each[0]) or several(0, "task")
 
 
 def _print_next_step(result: Result, command: Command) -> None:

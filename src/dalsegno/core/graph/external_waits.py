@@ -21,6 +21,7 @@ from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.errors import Finding, InvalidInput
 from dalsegno.graph.documents.document import LIGHT_SCHEMA_STEPS
+from dalsegno.lang.durations import duration_text
 from dalsegno.lang.runtime.limits import Heavy, is_light
 from dalsegno.model.effect import WriteOutbox
 from dalsegno.model.event import NewEvent
@@ -153,13 +154,17 @@ def timed_out(step_input: StepInput, awaiting: Awaiting) -> Failure:
     """
     waited = max((awaiting.due or step_input.now) - awaiting.since, 0.0)
     child = awaited_child(awaiting)
-    if child is not None:
-        what, details = f"execution {child} did not end", {"execution": child}
+    if awaiting.question is not None:
+        message = awaiting.question.get("message")
+        what = f" without a decision{f': {message}' if message else ''}"
+        details = {"signal": signal_of(awaiting) or ""}
+    elif child is not None:
+        what, details = f": execution {child} did not end", {"execution": child}
     else:
         name = signal_of(awaiting) or ""
-        what, details = f"signal '{name}' did not arrive", {"signal": name}
+        what, details = f": signal '{name}' did not arrive", {"signal": name}
     return Failure(
-        f"node '{step_input.lease.node}' gave up after {waited:g} s: {what}",
+        f"node '{step_input.lease.node}' gave up after {duration_text(waited)}{what}",
         code=TIMEOUT,
         type="TimeoutError",
         details=details,
@@ -242,7 +247,7 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
     decision = read_decision(payload)
     if form and needs_form(decision):
         found = _form_problems(form, decision["data"])
-        refuse_problems([(each.pointer, each.message) for each in found])
+        refuse_problems(form, decision["data"], [(each.pointer, each.message) for each in found])
     return decision
 
 
@@ -285,11 +290,42 @@ def needs_form(decision: Mapping[str, Any]) -> bool:
     return bool(decision["decision"] == APPROVED)
 
 
-def refuse_problems(problems: Sequence[tuple[str, str]]) -> None:
-    if problems:
-        findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
-        lines = [f"{each.pointer}: {each.message}" for each in findings]
-        raise InvalidInput.at("the decision's data do not fit the form:\n" + "\n".join(lines), findings)
+def refuse_problems(form: Mapping[str, Any], data: Any, problems: Sequence[tuple[str, str]]) -> None:
+    """Raise InvalidInput if there are problems. It names the form's fields if required ones are missing."""
+    if not problems:
+        return
+    required = required_fields(form)
+    if data is None and required:
+        problems = [("", f"'{name}' is a required property") for name in required]
+    head = "the decision has no data, and its form needs some" if data is None else _UNFIT
+    findings = [Finding(f"/data{pointer}", "form", message) for pointer, message in problems]
+    lines = [f"{head}:", *(f"{each.pointer}: {each.message}" for each in findings)]
+    fields = _described_fields(form)
+    if fields and (not isinstance(data, dict) or any(name not in data for name in required)):
+        lines.append(f"Fields of the form: {', '.join(fields)}")
+    raise InvalidInput.at("\n".join(lines), findings)
+
+
+_UNFIT = "the decision's data do not fit the form"
+
+
+def required_fields(form: Mapping[str, Any]) -> list[str]:
+    named = form.get("required")
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+
+
+def _described_fields(form: Mapping[str, Any]) -> list[str]:
+    properties = form.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    required = required_fields(form)
+    names = dict.fromkeys((*known, *required))
+    return [_described_field(name, known.get(name), required=name in required) for name in names]
+
+
+def _described_field(name: str, schema: Any, *, required: bool) -> str:
+    kind = schema.get("type") if isinstance(schema, dict) else None
+    words = [kind] if isinstance(kind, str) else []
+    return f"{name} ({', '.join([*words, 'required' if required else 'optional'])})"
 
 
 def _shown(value: Any) -> str:

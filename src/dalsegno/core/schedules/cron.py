@@ -56,7 +56,32 @@ _LONGEST_LINE = 200
 _LONGEST_ZONE = 100
 _SAMPLE_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
-_EXAMPLE = "write five fields: minute, hour, day of the month, month, day of the week, such as '0 2 * * *'"
+_PHRASES: dict[str, tuple[str, str, str | None]] = {
+    "minute": ("every minute", "* * * * *", "1m"),
+    "hour": ("every hour, on the hour", "0 * * * *", "1h"),
+    "weekday": ("Monday to Friday at midnight", "0 0 * * MON-FRI", None),
+    "day": ("every day at midnight", "0 0 * * *", "1d"),
+    "midnight": ("every day at midnight", "0 0 * * *", "1d"),
+    "night": ("every night at two", "0 2 * * *", "1d"),
+    "week": ("every Monday at midnight", "0 0 * * MON", "7d"),
+    **{
+        day: (f"every {day.capitalize()} at midnight", f"0 0 * * {day[:3].upper()}", None)
+        for day in ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+    },
+    "month": ("the first of every month at midnight", "0 0 1 * *", None),
+    "year": ("the first of January at midnight", "0 0 1 1 *", None),
+}
+"""Words of English, with the cron line and the interval that may be meant."""
+_ADVERBS = {
+    "hourly": "hour",
+    "daily": "day",
+    "nightly": "night",
+    "weekly": "week",
+    "monthly": "month",
+    "yearly": "year",
+}
+FIELDS_OF_LINE = "five fields: minute, hour, day of the month, month, day of the week, such as '0 2 * * *'"
+_EXAMPLE = f"write {FIELDS_OF_LINE}"
 
 
 def read_cron(line: str) -> str:
@@ -66,6 +91,8 @@ def read_cron(line: str) -> str:
         raise InvalidInput(f"the cron line {line[:_LONGEST_LINE]!r} cannot be used; {_EXAMPLE}")
     if text.startswith("@"):
         return _word(text)
+    if (meant := in_cron(text)) and not any(sign in text for sign in "*0123456789"):
+        raise InvalidInput(f"{text!r} is neither a cron line nor an interval; {meant}")
     fields = text.split(" ")
     if len(fields) != len(_FIELDS):
         raise InvalidInput(f"the cron line {text!r} has {_count(fields)}")
@@ -73,6 +100,22 @@ def read_cron(line: str) -> str:
         _check_field(text, position, field)
     _check_whole(text)
     return text
+
+
+def in_cron(phrase: str) -> str:
+    """Return the cron line and the interval that a phrase such as ``every day`` may mean; empty if none is known."""
+    words = [word.removesuffix("s") for word in phrase.lower().split()]
+    adverbs = [
+        _ADVERBS[close[0]] for word in words if (close := get_close_matches(word, _ADVERBS, n=1, cutoff=0.8))
+    ]
+    known = [word for word in (*words, *adverbs) if word in _PHRASES]
+    if not known:
+        return ""
+    when, line, interval = _PHRASES[known[0]]
+    said = f"for {when} write '{line}' (minute, hour, day of the month, month, day of the week)"
+    if interval is None:
+        return said
+    return f"{said}; for an interval that counts from now write 'every {interval}' (a command takes --every {interval})"
 
 
 def read_zone(name: str) -> tzinfo:
@@ -124,7 +167,9 @@ def _find_zone(name: str) -> tzinfo | None:
 def _word(text: str) -> str:
     found = WORDS.get(text.lower())
     if found is None:
-        raise InvalidInput(f"the cron word {text!r} is not known; there are {', '.join(WORDS)}")
+        close = get_close_matches(text.lower(), WORDS, n=1)
+        meant = f"did you mean '{close[0]}'?" if close else f"there are {', '.join(WORDS)}"
+        raise InvalidInput(f"the cron word {text!r} is not known; {meant}")
     return found
 
 

@@ -18,7 +18,14 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.schedules.cron import read_cron, read_zone, roughly_before, upcoming
+from dalsegno.core.schedules.cron import (
+    FIELDS_OF_LINE,
+    in_cron,
+    read_cron,
+    read_zone,
+    roughly_before,
+    upcoming,
+)
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import MAX_SECONDS, BadDuration, parse_duration
 from dalsegno.model.definition import VERSION_SIGN, Version, read_version
@@ -139,7 +146,11 @@ def _read_timing(timing: str) -> tuple[str | None, float | None]:
     try:
         seconds = parse_duration(text)
     except BadDuration as error:
-        raise InvalidInput(f"the interval {text[:100]!r} {error}") from None
+        if meant := in_cron(text[:100]):
+            said = f"{timing.strip()[:100]!r} is neither a cron line nor an interval; {meant}"
+        else:
+            said = f"the interval {text[:100]!r} {error}. A cron line has {FIELDS_OF_LINE}"
+        raise InvalidInput(said) from None
     if seconds < SHORTEST_INTERVAL:
         raise InvalidInput(f"the interval {text!r} is too short; the shortest is one second")
     return None, seconds

@@ -177,7 +177,8 @@ class Approvals:
         payload = read_decision({"decision": decision, "data": data, "by": by, "comment": comment})
         if approval.form and needs_form(payload):
             stored, given = self.stored, encode_value(data, "the decision's data")
-            refuse_problems(await payload_problems(approval.form, given, stored.limits, stored.offload))
+            problems = await payload_problems(approval.form, given, stored.limits, stored.offload)
+            refuse_problems(approval.form, data, problems)
         raw = encode_decision(payload)
         result = await self.stored.results.of_raw(execution, raw, "the decision")
         now = self.stored.stack.ledger.now()

@@ -16,6 +16,7 @@ from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.steps.contexts import LogSink
 from dalsegno.engine.steps.external_waits import arrival_of, passed_over, useless_signal
 from dalsegno.engine.steps.values import Results, refuse_large
+from dalsegno.lang.durations import duration_text
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
@@ -71,4 +72,4 @@ class Questions:
 def _too_late(awaiting: Awaiting) -> ErrorValue:
     waited = max((awaiting.due or awaiting.since) - awaiting.since, 0.0)
     message = (awaiting.question or {}).get("message") or signal_of(awaiting)
-    return ErrorValue("TimeoutError", f"no decision was made within {waited:g} s: {message}")
+    return ErrorValue("TimeoutError", f"no decision was made within {duration_text(waited)}: {message}")

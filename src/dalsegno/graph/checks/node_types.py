@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dalsegno.graph.catalog import Catalog, NodeSpec
 from dalsegno.graph.documents.draft import Draft, DraftNode
-from dalsegno.graph.documents.findings import Report, kind_of, quoted
+from dalsegno.graph.documents.findings import Report, kind_of, no_boolean, quoted
 from dalsegno.graph.documents.normalise import RESERVED_IDS
 
 _TRIGGER_SPELLINGS = {"ManualTrigger": "manual", "ScheduledTrigger": "schedule", "WebhookTrigger": "webhook"}
@@ -41,9 +41,8 @@ def _marked_trigger(node: DraftNode, report: Report) -> bool:
     mark = node.fields.get("trigger")
     if mark is None or isinstance(mark, bool):
         return bool(mark)
-    report.error(
-        f"{node.pointer}/trigger", "wrong-type", f"'trigger' must be true or false, not {kind_of(mark)}."
-    )
+    message = f"'trigger' must be true or false, not {kind_of(mark)}.{no_boolean(mark)}"
+    report.error(f"{node.pointer}/trigger", "wrong-type", message)
     return False
 
 

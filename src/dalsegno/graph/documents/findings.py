@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from difflib import get_close_matches
 
@@ -36,6 +37,25 @@ def kind_of(value: object) -> str:
     if isinstance(value, str):
         return "text"
     return "a list" if isinstance(value, list) else "an object"
+
+
+def unquoted(value: object) -> str:
+    """Return the end of a sentence on a value that must be text: without quotes, ``true`` is a boolean."""
+    if value is not None and not isinstance(value, bool | int | float):
+        return f", not {kind_of(value)}"
+    text = json.dumps(value)
+    return f'; without quotes, YAML and JSON read {text} as {kind_of(value)}: write "{text}"'
+
+
+YES_AND_NO = ("yes", "no", "on", "off", "y", "n")
+
+
+def no_boolean(value: object) -> str:
+    """Return a hint for a text that is a boolean in YAML 1.1 only; else nothing."""
+    if not isinstance(value, str) or value.lower() not in YES_AND_NO:
+        return ""
+    meant = "true" if value.lower() in ("yes", "on", "y") else "false"
+    return f" Here {quoted(value)} is text, as in YAML 1.2: write {meant}."
 
 
 class Report:

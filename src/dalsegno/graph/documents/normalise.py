@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.graph.documents.draft import Draft, DraftEdge, DraftNode
-from dalsegno.graph.documents.findings import Report, kind_of, pointer_to, quoted
+from dalsegno.graph.documents.findings import Report, kind_of, no_boolean, pointer_to, quoted, unquoted
 from dalsegno.model.definition import name_problems
 
 TOP_FIELDS = (
@@ -79,7 +79,7 @@ def _name(data: Mapping[str, Any], default_name: str | None, report: Report) -> 
     if name is None:
         name = default_name or "workflow"
     if not isinstance(name, str):
-        report.error("/name", "wrong-type", f"'name' must be text, not {kind_of(name)}.")
+        report.error("/name", "wrong-type", f"'name' must be text{unquoted(name)}.")
         return "workflow"
     for problem in name_problems(name):
         report.error("/name", "bad-name", problem)
@@ -154,7 +154,7 @@ def _node_id(fields: Mapping[str, Any], pointer: str, report: Report) -> str | N
     if identifier is None:
         report.error(pointer, "missing-id", "The node has no 'id'; give it one.")
     elif not isinstance(identifier, str):
-        message = f"A node's id must be text, not {kind_of(identifier)}; write it in quotes."
+        message = f"A node's id must be text{unquoted(identifier)}."
         report.error(f"{pointer}/id", "bad-id", message)
     elif not _ID.fullmatch(identifier):
         message = (
@@ -172,7 +172,7 @@ def _node_name(fields: Mapping[str, Any], identifier: str, pointer: str, report:
     if name is None or name == "":
         return identifier
     if not isinstance(name, str):
-        report.error(f"{pointer}/name", "wrong-type", f"A node's name must be text, not {kind_of(name)}.")
+        report.error(f"{pointer}/name", "wrong-type", f"A node's name must be text{unquoted(name)}.")
         return identifier
     return name
 
@@ -217,14 +217,18 @@ def _add_edge(draft: Draft, fields: Any, pointer: str, report: Report) -> None:
         _warn_unknown(fields, EDGE_FIELDS, pointer, report)
     src, dst = _end(fields, "src", pointer, report), _end(fields, "dst", pointer, report)
     identifier = fields.get("id", f"{src}->{dst}")
-    if not isinstance(identifier, str) or not 0 < len(identifier) <= 300:
+    if not isinstance(identifier, str):
+        report.error(f"{pointer}/id", "bad-id", f"An edge's id must be text{unquoted(identifier)}.")
+        return
+    if not 0 < len(identifier) <= 300:
         report.error(f"{pointer}/id", "bad-id", "An edge's id must be text of 1 to 300 characters.")
         return
     mark = fields.get("is_error")
     if isinstance(mark, str | bool | None) and mark in _ERROR_MARKS:
         is_error = _ERROR_MARKS[mark]
     else:
-        report.error(f"{pointer}/is_error", "wrong-type", "'is_error' must be true, false or 'error'.")
+        message = f"'is_error' must be true, false or 'error'.{no_boolean(mark)}"
+        report.error(f"{pointer}/is_error", "wrong-type", message)
         is_error = False
     if src is not None and dst is not None:
         draft.edges.append(DraftEdge(identifier, src, dst, is_error, pointer))
@@ -235,7 +239,7 @@ def _end(fields: Mapping[str, Any], key: str, pointer: str, report: Report) -> s
     if isinstance(value, str):
         return value
     if value is not None:
-        report.error(f"{pointer}/{key}", "wrong-type", f"'{key}' must be a node's id, not {kind_of(value)}.")
+        report.error(f"{pointer}/{key}", "wrong-type", f"'{key}' must be a node's id{unquoted(value)}.")
         return None
     foreign = next((name for name in _FOREIGN_ENDS[key] if name in fields), None)
     hint = f"; rename '{foreign}' to '{key}'" if foreign else "; name the node's id"
@@ -264,7 +268,7 @@ def _depend(draft: Draft, node: DraftNode, listed: list[Any], pointer: str, repo
     for index, source in enumerate(listed):
         place = f"{pointer}/{index}"
         if not isinstance(source, str):
-            report.error(place, "wrong-type", f"A dependency must be a node's id, not {kind_of(source)}.")
+            report.error(place, "wrong-type", f"A dependency must be a node's id{unquoted(source)}.")
         elif source in seen:
             report.error(place, "duplicate-dependency", f"{quoted(source)} is listed twice; keep one.")
         else:

@@ -108,6 +108,17 @@ def asks_people(name: str | None) -> bool:
     return name is not None and name.startswith(APPROVAL) and name.partition(" ")[0] == APPROVAL
 
 
+_NODE = "node:"
+
+
+def display_name(task: str) -> str:
+    """Return a task's name as its author knows it: ``approval``, or ``node http`` for a node of the library."""
+    if asks_people(task):
+        return APPROVAL.removeprefix(_NODE)
+    node = task.removeprefix(_NODE)
+    return f"node {node}" if node and node != task else task
+
+
 TIME_LIMITED = "time-limited"
 """The shape of an await inside ``with timeout(…)``.
 
