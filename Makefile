@@ -128,6 +128,7 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 	DALSEGNO_MATRIX=full $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/scenarios tests/server
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/lang tests/python -k fuzz
+	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/simulation
 	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py
 
 SOAK_STORES := sqlite postgres

@@ -20,6 +20,11 @@ def examples(number: int) -> settings:
     return settings(max_examples=number if IS_SEARCHING else number // 4, deadline=None)
 
 
+def every(step: int) -> int:
+    """The distance of two moments that are tried: twice as far in a build."""
+    return step if IS_SEARCHING else 2 * step
+
+
 def first(number: int, of: Iterable[T]) -> list[object]:
     """Parameters of a test: the first ones in a build, the others in ``make soak``."""
     return [

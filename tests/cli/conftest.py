@@ -25,10 +25,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("DALSEGNO_STORE", "DALSEGNO_SERVER", "DALSEGNO_KEY", "DALSEGNO_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    loaded, home = set(sys.modules), f"{tmp_path}/"
     yield tmp_path
-    for name, module in list(sys.modules.items()):
-        home = getattr(module, "__file__", None)
-        if home is not None and Path(home).is_relative_to(tmp_path):
+    for name in sys.modules.keys() - loaded:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(home):
             del sys.modules[name]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -50,7 +49,6 @@ async def http(server: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
     transport = httpx.ASGITransport(server, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700", timeout=60) as client:
         await client.post("/v1/definitions", json=wide_graph(1, "small"))
-        gc.collect()
         yield client
 
 

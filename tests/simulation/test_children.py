@@ -11,6 +11,7 @@ from dalsegno.testing.simulation import Scenario
 from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.outcome import differences, outcome_of
 from dalsegno.testing.simulation.run_graph import Observation, World, observe
+from tests.effort import every
 from tests.simulation.graphs import graph, node
 
 CALLS = 160
@@ -64,20 +65,20 @@ def test_a_run_without_faults_completes() -> None:
 
 @pytest.mark.parametrize("kind", ["fail", "lose-reply", "twice"])
 def test_any_call_of_the_store_may_go_wrong(kind: FaultKind) -> None:
-    for at in range(1, CALLS, 5):
+    for at in range(1, CALLS, every(5)):
         assert findings(Fault(kind, at)) == [], f"{kind} at call {at}"
 
 
 @pytest.mark.parametrize("kind", ["crash", "stop"])
 @pytest.mark.parametrize("process", [0, 1])
 def test_a_process_may_end_between_any_two_awaits(kind: FaultKind, process: int) -> None:
-    for at in range(1 + process, STEPS, 9):
+    for at in range(1 + process, STEPS, every(9)):
         assert findings(Fault(kind, at, process)) == [], f"{kind} of process {process} at step {at}"
 
 
 @pytest.mark.parametrize("first", range(1, 6))
 def test_whenever_the_parent_is_cancelled_no_child_lives_on(first: int) -> None:
-    for at in range(first, STEPS, 15):
+    for at in range(first, STEPS, every(15)):
         world = World(family(), [Fault("cancel", at)])
         run = world.run()  # only ends once every execution has
         assert run.findings == [], f"cancel at step {at}"

@@ -9,6 +9,7 @@ import pytest
 from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.outcome import differences, outcome_of
 from dalsegno.testing.simulation.run_graph import Observation, observe
+from tests.effort import every
 from tests.simulation.graphs import diamond
 
 CALLS = 120
@@ -29,19 +30,19 @@ def observe_calm() -> Observation:
 @pytest.mark.parametrize("news", [False, True], ids=["messages", "claims"])
 @pytest.mark.parametrize("kind", ["fail", "lose-reply", "twice"])
 def test_any_call_of_the_store_may_go_wrong(kind: FaultKind, news: bool) -> None:
-    for at in range(1, CALLS, 1 + news):
+    for at in range(1, CALLS, every(1 + news)):
         assert findings(Fault(kind, at), news=news) == [], f"{kind} at call {at}"
 
 
 @pytest.mark.parametrize("kind", ["crash", "stop"])
 @pytest.mark.parametrize("process", [0, 1])
 def test_a_process_may_end_between_any_two_awaits(kind: FaultKind, process: int) -> None:
-    for at in range(1 + process, STEPS, 2):
+    for at in range(1 + process, STEPS, every(2)):
         assert findings(Fault(kind, at, process)) == [], f"{kind} of process {process} at step {at}"
 
 
 def test_the_clock_may_jump_over_every_lease_at_any_moment() -> None:
-    for at in range(1, STEPS, 2):
+    for at in range(1, STEPS, every(2)):
         assert findings(Fault("jump", at, 90.0)) == [], f"jump at step {at}"
 
 

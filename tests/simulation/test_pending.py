@@ -14,6 +14,7 @@ from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.environment.system import KEY
 from dalsegno.testing.simulation.outcome import differences, outcome_of
 from dalsegno.testing.simulation.run_graph import Observation, World
+from tests.effort import every
 from tests.simulation.graphs import diamond
 
 DELAY = 20.0
@@ -79,27 +80,27 @@ def test_triggered_early_it_begins_early() -> None:
 @pytest.mark.parametrize("triggered_after", [None, DELAY - 1, DELAY])
 @pytest.mark.parametrize("kind", ["fail", "lose-reply", "twice"])
 def test_any_call_of_the_store_may_go_wrong(kind: FaultKind, triggered_after: float | None) -> None:
-    for at in range(1, CALLS, 4):
+    for at in range(1, CALLS, every(4)):
         assert findings(Fault(kind, at), triggered_after=triggered_after) == [], f"{kind} at call {at}"
 
 
 @pytest.mark.parametrize("triggered_after", [None, DELAY - 1, DELAY])
 @pytest.mark.parametrize("process", [0, 1])
 def test_a_process_may_die_between_any_two_awaits(process: int, triggered_after: float | None) -> None:
-    for at in range(1 + process, STEPS, 9):
+    for at in range(1 + process, STEPS, every(9)):
         found = findings(Fault("crash", at, process), triggered_after=triggered_after)
         assert found == [], f"crash of process {process} at step {at}"
 
 
 @pytest.mark.parametrize("seconds", [-30.0, 30.0, 3600.0])
 def test_a_clock_that_jumps_starts_nothing_twice(seconds: float) -> None:
-    for at in range(1, STEPS, 13):
+    for at in range(1, STEPS, every(13)):
         found = findings(Fault("jump", at, seconds), triggered_after=DELAY - 1)
         assert found == [], f"a jump by {seconds:g} s at step {at}"
 
 
 def test_whenever_it_is_cancelled_it_ends_once() -> None:
-    for at in range(1, STEPS, 7):
+    for at in range(1, STEPS, every(7)):
         observed = run(Fault("cancel", at), triggered_after=DELAY)
         assert observed.findings == [], f"cancel at step {at}"
         assert observed.view is not None

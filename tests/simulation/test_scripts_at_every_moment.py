@@ -23,6 +23,7 @@ from dalsegno.testing.simulation.programs.program import (
 )
 from dalsegno.testing.simulation.programs.run_program import ScriptObservation, observe_script
 from dalsegno.testing.simulation.programs.scenario import Language, ScriptScenario
+from tests.effort import every
 from tests.simulation.programs import scenario, work
 
 CALLS = 120
@@ -78,20 +79,21 @@ def test_the_program_completes_without_faults(language: Language) -> None:
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", ["fail", "lose-reply", "twice"])
 def test_any_call_of_the_store_may_go_wrong(kind: FaultKind, language: Language) -> None:
-    for at in range(1 + (language == "python"), CALLS, 2):
-        assert findings(everything(language, news=at % 4 > 1), Fault(kind, at)) == [], f"{kind} at call {at}"
+    for number, at in enumerate(range(1 + (language == "python"), CALLS, every(2))):
+        news = number % 2 == 1
+        assert findings(everything(language, news=news), Fault(kind, at)) == [], f"{kind} at call {at}"
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("kind", ["crash", "stop"])
 def test_a_process_may_end_between_any_two_awaits(kind: FaultKind, language: Language) -> None:
-    for at in range(1 + (language == "python"), STEPS, 5):
-        process = at // 5 % 2
+    for number, at in enumerate(range(1 + (language == "python"), STEPS, every(5))):
+        process = number % 2
         assert findings(everything(language), Fault(kind, at, process)) == [], f"{kind} of {process} at {at}"
 
 
 def test_the_clock_may_jump_over_every_lease_at_any_moment() -> None:
-    for at in range(1, STEPS, 8):
+    for at in range(1, STEPS, every(8)):
         assert findings(everything("flow"), Fault("jump", at, 90.0)) == [], f"jump at step {at}"
 
 
@@ -103,7 +105,7 @@ def test_any_announcement_may_be_lost_or_come_twice() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_it_may_be_cancelled_at_any_moment(language: Language) -> None:
-    for at in range(1 + (language == "python"), STEPS, 16):
+    for at in range(1 + (language == "python"), STEPS, every(16)):
         verdict = judge_script(ScriptCase(0, everything(language), (Fault("cancel", at),)))
         assert verdict.findings == (), f"cancel at step {at}"
 

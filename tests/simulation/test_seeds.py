@@ -1,4 +1,4 @@
-"""Two thousand seeds, always the same: random graphs on a simulated system with faults. Six hundred in a build."""
+"""Two thousand seeds, always the same: random graphs on a simulated system with faults. Four hundred in a build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.effort import first
 
 SEEDS = 2000
 CHUNK = 40
-IN_BUILD = 15
+IN_BUILD = 10
 """Chunks."""
 
 

@@ -64,6 +64,8 @@ OWN = ("child", "started", "task")
 class Engine:
     """All parts of one process. ``start`` runs the roles, ``stop`` ends them gracefully."""
 
+    make_definitions: type[Definitions] = Definitions
+    """Replaced by simulations, which compile a graph once for all their processes."""
     make_heartbeat: type[Heartbeat] = Heartbeat
     """Replaced by simulations, which have no threads."""
 
@@ -86,7 +88,7 @@ class Engine:
         }
         self.logs: list[tuple[str, str, str, str]] = []
         self.workflows = workflows or Workflows()
-        self.definitions = Definitions(
+        self.definitions = self.make_definitions(
             stack.archive,
             types,
             stack.clock,

@@ -14,11 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dalsegno.errors import InvalidDefinition
-from dalsegno.graph.build import load_graph
 from dalsegno.graph.plan import Plan
 from dalsegno.model.event import Event
 from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
-from dalsegno.testing.simulation.environment.process import simulation_registry
+from dalsegno.testing.simulation.environment.process import compiled
 from dalsegno.testing.simulation.generator import generate
 from dalsegno.testing.simulation.outcome import differences, outcome_of, timeless
 from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError, predict
@@ -124,7 +123,7 @@ def draw(seed: int) -> Case:
 
 def is_valid(scenario: Scenario) -> bool:
     try:
-        load_graph(scenario.document, simulation_registry())
+        compiled(scenario.document)
     except InvalidDefinition:
         return False
     return True
@@ -176,7 +175,7 @@ def _predicted(scenario: Scenario, undisturbed: Observation, findings: list[str]
 
 
 def _plan(scenario: Scenario) -> Plan:
-    return load_graph(scenario.document, simulation_registry()).plan
+    return compiled(scenario.document).plan
 
 
 def _replayed(scenario: Scenario, run: Observation) -> list[str]:

@@ -10,12 +10,11 @@ from msgspec import Struct
 
 from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.graph.build import load_graph
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.testing.simulation.environment.faults import Fault
 from dalsegno.testing.simulation.environment.faulty_ports import Decision
-from dalsegno.testing.simulation.environment.process import simulation_registry
+from dalsegno.testing.simulation.environment.process import compiled
 from dalsegno.testing.simulation.environment.system import COOL_DOWN, KEY, SimulatedSystem
 from dalsegno.testing.simulation.scenario import Scenario
 
@@ -87,7 +86,7 @@ class World(SimulatedSystem):
     async def _run_again(self, number: int) -> Again | None:
         """Retry the failed nodes; without failures, rerun from some node that ran."""
         nodes = await self.client.nodes(self.execution)
-        plan = load_graph(self.scenario.document, simulation_registry()).plan
+        plan = compiled(self.scenario.document).plan
         ran = [
             name
             for name, node in plan.nodes.items()

@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -18,12 +18,16 @@ import msgspec
 from pydantic import BaseModel, ConfigDict
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryRecords
+from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.errors import OperatorError
+from dalsegno.graph.build import Compiled, load_graph
+from dalsegno.graph.plan import Plan
+from dalsegno.model.definition import Definition
 from dalsegno.nodes.builder import node_type
 from dalsegno.nodes.builtin import BUILTIN_TYPES
 from dalsegno.nodes.registry import NodeRegistry
@@ -133,7 +137,30 @@ class SimulatedHeartbeat(Heartbeat):
             self.beat()
 
 
+@lru_cache(512)
+def _compiled(document: bytes, name: str | None, stored: bool) -> Compiled:
+    return load_graph(document, simulation_registry(), default_name=name, stored=stored)
+
+
+def compiled(
+    document: str | bytes | Mapping[str, Any], name: str | None = None, *, stored: bool = False
+) -> Compiled:
+    """Compile a graph once for all simulated processes: most of them run the same one as the process before."""
+    if isinstance(document, Mapping):
+        document = msgspec.json.encode(document)
+    return _compiled(document.encode() if isinstance(document, str) else document, name, stored)
+
+
+class SimulatedDefinitions(Definitions):
+    def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
+        return compiled(document, name)
+
+    def _plan(self, definition: Definition) -> Plan:
+        return compiled(definition.source, stored=True).plan
+
+
 class SimulatedEngine(Engine):
+    make_definitions = SimulatedDefinitions
     make_heartbeat = SimulatedHeartbeat
 
 
