@@ -322,9 +322,9 @@ async def test_two_processes_drop_the_same_day(store: PostgresStore) -> None:
     await pass_days(store, 3)
     both = [days.Days(store), days.Days(store)]
     for one in both:
-        one.doomed.add(day)
+        one.removable.add(day)
 
-    while any(one.doomed for one in both):  # one may have to try again
+    while any(one.removable for one in both):  # one may have to try again
         await asyncio.gather(*(one.drop() for one in both))
 
     assert name_of("event", day) not in await partitions(store)

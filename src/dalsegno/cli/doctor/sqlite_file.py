@@ -22,7 +22,7 @@ QUICK = 200_000_000
 """Bytes up to which a file is checked page by page."""
 SLOW_SYNC = 0.03
 OTHERS = 0o077
-KEPT_BESIDE = ("-wal", "-shm", "-journal", SUFFIX)
+COMPANION_SUFFIXES = ("-wal", "-shm", "-journal", SUFFIX)
 RIGHTS = "Give this user the right to read and write the file and its directory."
 RESTORE = "Stop all processes and restore a backup, or give another path."
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
@@ -48,7 +48,7 @@ def examine_file(path: Path) -> list[Check]:
 
 def _readers(path: Path) -> Check:
     """Check which users besides the owner can read the store and the key of its credentials."""
-    found = [path.with_name(path.name + suffix) for suffix in ("", *KEPT_BESIDE)]
+    found = [path.with_name(path.name + suffix) for suffix in ("", *COMPANION_SUFFIXES)]
     if named := os.environ.get(FILE_VARIABLE):
         found.append(Path(named))
     read = [each for each in found if each.is_file() and each.stat().st_mode & OTHERS]

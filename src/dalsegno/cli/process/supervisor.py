@@ -15,7 +15,7 @@ from typing import Any
 from dalsegno.cli.errors import STORE_LOST, Refusal
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.process.health_port import health_address
-from dalsegno.cli.process.serve import NO_LIMITS, OperatorLimits, log_lines
+from dalsegno.cli.process.serve import NO_LIMITS, LimitOptions, log_lines
 from dalsegno.cli.run.session import Stopping, stop_signals
 from dalsegno.errors import StoreLost
 
@@ -104,7 +104,7 @@ class WorkerGroup:
     retention: Sequence[str] | None = None
     health_port: str | None = None
     quiet: bool = False
-    limits: OperatorLimits = NO_LIMITS
+    limits: LimitOptions = NO_LIMITS
 
     def commands(self) -> list[list[str]]:
         return [self._command(number) for number in range(self.processes)]

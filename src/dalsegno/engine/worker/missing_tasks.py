@@ -73,7 +73,7 @@ def pause_before_next_try(missing_for: float, token: str) -> float:
     return pause * (0.75 + crc32(token.encode()) % 1000 / 2000)
 
 
-class TakingUp:
+class LackingTokensWaker:
     """The role that wakes tokens which sleep because no worker had what they need, if this worker has it."""
 
     def __init__(

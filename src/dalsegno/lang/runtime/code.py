@@ -27,7 +27,7 @@ class Scope(Struct, frozen=True, array_like=True, gc=False):
     names: tuple[str | None, ...]
 
 
-class Shelter(Struct, frozen=True, array_like=True, gc=False):
+class ProtectedRange(Struct, frozen=True, array_like=True, gc=False):
     """An error thrown by the instructions from ``start`` to before ``stop`` continues at ``target``."""
 
     start: int
@@ -57,7 +57,7 @@ class FunctionCode(Struct, frozen=True, array_like=True, gc=False):
     """Boxed slots that no SCOPE instruction prepares."""
     scopes: tuple[Scope, ...] = ()
     """Outer ones before inner ones."""
-    shelters: tuple[Shelter, ...] = ()
+    protected_ranges: tuple[ProtectedRange, ...] = ()
     """Inner ones before outer ones."""
     capture_names: tuple[str, ...] = ()
 

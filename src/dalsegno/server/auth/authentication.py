@@ -234,7 +234,7 @@ def _bearer(authorization: str) -> str:
     return text.strip() if kind.lower() == "bearer" else ""
 
 
-class OpenToOthers(BadConfiguration):
+class NoKeyConfigured(BadConfiguration):
     """The refusal to listen without keys, with the hint for the command line."""
 
     hint = "On this machine alone (--host 127.0.0.1) a server needs no keys."
@@ -246,7 +246,7 @@ async def check_listening(records: Records, clock: Clock, settings: ServerSettin
     if await KeyRecords(records, clock).any():
         return None
     if not settings.is_local:
-        raise OpenToOthers(
+        raise NoKeyConfigured(
             f"without keys everyone who reaches {settings.host} could run workflows here; {MAKE_A_KEY}"
         )
     return (

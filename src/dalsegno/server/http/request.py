@@ -147,7 +147,7 @@ def _parse_host(text: str) -> Host | None:
     return Host(name.rstrip("."), port)
 
 
-class Departed(Exception):
+class ClientDisconnected(Exception):
     """The caller disconnected in the middle of its request; no reply is possible."""
 
 
@@ -168,7 +168,7 @@ async def _gather(receive: Receive, most: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Departed
+            raise ClientDisconnected
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:

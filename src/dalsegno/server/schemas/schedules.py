@@ -40,7 +40,7 @@ EXAMPLE: dict[str, Any] = {
 TIMING_WANTED = (
     "'timing' is a cron line of five fields such as '0 2 * * *', '@daily', or an interval such as 'every 15m'"
 )
-TOLD_ONLY = frozenset(
+READ_ONLY_FIELDS = frozenset(
     (
         "execution",
         "state",
@@ -112,7 +112,7 @@ class ScheduleSetting(Asked, BaseModel):
     def _without_its_state(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {name: value for name, value in given.items() if name not in TOLD_ONLY}
+        return {name: value for name, value in given.items() if name not in READ_ONLY_FIELDS}
 
     def named(self, name: str) -> NewSchedule:
         if self.name not in (None, name):

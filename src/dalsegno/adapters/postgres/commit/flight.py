@@ -39,7 +39,7 @@ class Flight:
 
     __slots__ = (
         "_made",
-        "born_here",
+        "is_new",
         "machine",
         "moved_away",
         "number",
@@ -60,14 +60,14 @@ class Flight:
     inbox: dict[int, Kept]
     mailbox: dict[str, SignalRow]
 
-    def __init__(self, number: int, row: ExecutionRow, version: int = 0, *, born_here: bool = False) -> None:
+    def __init__(self, number: int, row: ExecutionRow, version: int = 0, *, is_new: bool = False) -> None:
         self.number = number
         self.row = row
         self.version = version
         """The version of which the rows here are known."""
         self.seen_at = row.touched_at
         """When it was last touched, as of that version."""
-        self.born_here = born_here
+        self.is_new = is_new
         """All its rows come from this commit: what is not here does not exist."""
         self.tokens: dict[str, TokenRow] = {}
         self.spawned: dict[str, int] = {}
@@ -101,7 +101,7 @@ class Flight:
                 if name not in kept:
                     delattr(self, name)
             self._made = kept
-        self.born_here = False
+        self.is_new = False
         self.seen_at = self.row.touched_at
         self.stands = self.row.state != "RUNNING"
 

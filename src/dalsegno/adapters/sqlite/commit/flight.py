@@ -22,9 +22,9 @@ class Flight:
 
     __slots__ = (
         "barriers",
-        "born_here",
         "gates",
         "inbox",
+        "is_new",
         "left",
         "machine",
         "number",
@@ -35,8 +35,8 @@ class Flight:
         "tokens",
     )
 
-    def __init__(self, number: int, row: ExecutionRow, *, born_here: bool = False) -> None:
-        self.born_here = born_here
+    def __init__(self, number: int, row: ExecutionRow, *, is_new: bool = False) -> None:
+        self.is_new = is_new
         """All its rows come from this workspace: a barrier, gate or left context that is not here
         does not exist.
         """

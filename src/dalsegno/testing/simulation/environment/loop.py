@@ -22,7 +22,7 @@ from dalsegno.testing.clock import MIDNIGHT
 _T = TypeVar("_T")
 
 
-class Life:
+class ProcessRun:
     """The life of a simulated process, and whether it has ended."""
 
     __slots__ = ("dead", "name", "on_death")
@@ -38,7 +38,7 @@ class Life:
         self.on_death()
 
 
-OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("owner", default=None)
+OWNER: contextvars.ContextVar[ProcessRun | None] = contextvars.ContextVar("owner", default=None)
 
 
 class Exhausted(DalSegnoError):

@@ -31,7 +31,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeContext, NodeError
 from dalsegno.testing.simulation.environment.faulty_ports import ProcessLedger
-from dalsegno.testing.simulation.environment.loop import OWNER, Life
+from dalsegno.testing.simulation.environment.loop import OWNER, ProcessRun
 
 ALWAYS = 1000
 
@@ -150,7 +150,7 @@ class Process:
         services: Mapping[str, Any] = NO_SERVICES,
         workflows: Workflows | None = None,
     ) -> None:
-        self.life = Life(name)
+        self.life = ProcessRun(name)
         truth = ledger.truth
         stack = Stack(
             "simulation:",
