@@ -51,10 +51,10 @@ def refuse_beside_older(
     others = [each for each in connected if is_older(each.version) and each.name not in named]
     found = []
     if older:
-        found.append(f"older workers are alive: {_some([_told(each.name, each.version) for each in older])}")
+        found.append(f"older workers are alive: {_some([_label(each.name, each.version) for each in older])}")
     if others:
-        told = _some([_told(_place_of(each), each.version) for each in others])
-        found.append(f"older processes are connected: {told}")
+        described = _some([_label(_place_of(each), each.version) for each in others])
+        found.append(f"older processes are connected: {described}")
     if found:
         raise Refusal(f"the upgrade cannot be finished while {', and '.join(found)}", HINT)
 
@@ -70,8 +70,8 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
-def _some(told: Sequence[str]) -> str:
-    different = list(dict.fromkeys(told))
+def _some(described: Sequence[str]) -> str:
+    different = list(dict.fromkeys(described))
     more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
     return ", ".join(different[:NAMED]) + more
 
@@ -81,7 +81,7 @@ def _place_of(process: ConnectedProcess) -> str:
     return f"{name} at {process.address}" if process.address else name
 
 
-def _told(name: str, version: str | None) -> str:
+def _label(name: str, version: str | None) -> str:
     return f"{name} ({f'version {version}' if version else 'does not say its version'})"
 
 

@@ -140,8 +140,8 @@ async def supervise(group: WorkerGroup, url: str, *, as_json: bool) -> None:
     say("all %d worker processes have ended, after %s", group.processes, span(seconds))
     stopping.raise_loss()
     if as_json:
-        told = {"processes": group.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
-        emit(told)
+        summary = {"processes": group.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
+        emit(summary)
 
 
 def how_it_ended(code: int) -> str:

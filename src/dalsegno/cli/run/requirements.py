@@ -89,8 +89,8 @@ def _refuse_unknown_tasks(app: App, program: Program, given: str | None) -> None
     definition = program.definition
     findings = unknown_tasks(app, program.plan, definition.source, given=given is not None)
     if findings:
-        told: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
-        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", told, _hint(app, given))
+        problems: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
+        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", problems, _hint(app, given))
 
 
 def refuse_document(app: App, file: str, text: bytes, plan: Plan, source: bytes, given: str | None) -> None:

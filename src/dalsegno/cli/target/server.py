@@ -101,10 +101,10 @@ class TokenReply(Struct):
 
     def _body(self) -> bytes:
         """Return a body that holds only what the token waits for; the server sends nothing else."""
-        told = self.awaiting
-        if told is None:
+        info = self.awaiting
+        if info is None:
             return EMPTY_BODY
-        awaiting = Awaiting(told.awaits, seconds(told.since), maybe_seconds(told.due), told.question)
+        awaiting = Awaiting(info.awaits, seconds(info.since), maybe_seconds(info.due), info.question)
         if self.kind == "task":
             return encode_body(TaskBody(Raw(b"null"), awaiting=awaiting))
         return encode(Body(awaiting=awaiting))

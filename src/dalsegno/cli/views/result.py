@@ -102,10 +102,10 @@ class Result:
             "kind": view.kind,
         }
         if view.kind == "graph":
-            told = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
+            shown = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
         else:
-            told = {"output": self.output, "error": self.error, "tasks": self.parts}
-        return {**head, **told}
+            shown = {"output": self.output, "error": self.error, "tasks": self.parts}
+        return {**head, **shown}
 
 
 async def read_result(client: WorkflowApi, execution: str) -> Result:
@@ -242,8 +242,8 @@ def _names(error: dict[str, Any]) -> str:
     could have caught."""
     code, kind = error.get("code"), error.get("type")
     names = [code] if error.get("node") else [kind] if code == "TASK_FAILED" else [kind, code]
-    told = ", ".join(dict.fromkeys(str(name) for name in names if name))
-    return f" ({told})" if told else ""
+    listed = ", ".join(dict.fromkeys(str(name) for name in names if name))
+    return f" ({listed})" if listed else ""
 
 
 def print_value(value: Any) -> None:

@@ -210,7 +210,7 @@ class Steps:
         """Return the columns without counters of executions."""
         executions, tokens, fences, digests = columns(self.consumed, 4)
         numbered, ids, shapes, data = columns(self._tokens, 4)
-        happened, seqs, kinds, times, about, told = columns(self._events, 6)
+        happened, seqs, kinds, times, about, details = columns(self._events, 6)
         stored, outputs, results = columns(self.outputs, 3)
         return [
             numbers(executions),
@@ -227,7 +227,7 @@ class Steps:
             numbers(kinds),
             numbers(times),
             names(about),
-            told,
+            details,
             *self._event_shapes.columns(EVENT_SHAPE),
             numbers(stored),
             names(outputs),
