@@ -317,7 +317,9 @@ def _traceback(error: BaseException) -> str:
 
 def _without_this_file(summary: traceback.TracebackException) -> int:
     """Remove the frames of this file; return the number of the others."""
-    summary.stack = traceback.StackSummary.from_list([each for each in summary.stack if each.filename != __file__])
+    summary.stack = traceback.StackSummary.from_list(
+        [each for each in summary.stack if each.filename != __file__]
+    )
     related = [summary.__cause__, summary.__context__, *(summary.exceptions or ())]
     return len(summary.stack) + sum(_without_this_file(each) for each in related if each is not None)
 

@@ -140,7 +140,11 @@ async def supervise(group: WorkerGroup, url: str, *, as_json: bool) -> None:
     say("all %d worker processes have ended, after %s", group.processes, span(seconds))
     stopping.raise_loss()
     if as_json:
-        summary = {"processes": group.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
+        summary = {
+            "processes": group.processes,
+            "restarts": supervisor.restarts,
+            "seconds": round(seconds, 3),
+        }
         emit(summary)
 
 

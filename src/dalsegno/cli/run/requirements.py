@@ -90,7 +90,9 @@ def _refuse_unknown_tasks(app: App, program: Program, given: str | None) -> None
     findings = unknown_tasks(app, program.plan, definition.source, given=given is not None)
     if findings:
         problems: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
-        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", problems, _hint(app, given))
+        raise InvalidDocument(
+            f"workflow '{definition.name}' v{definition.version}", problems, _hint(app, given)
+        )
 
 
 def refuse_document(app: App, file: str, text: bytes, plan: Plan, source: bytes, given: str | None) -> None:
