@@ -447,7 +447,7 @@ class App:
     def engine(self) -> Engine:
         engine = self.host.engine
         if engine is None:
-            raise InternalError("the application's engine went away")
+            raise InternalError("the application's engine was stopped")
         return engine
 
     def services(self) -> dict[str, Any]:

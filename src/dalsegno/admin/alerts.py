@@ -117,7 +117,7 @@ class AlertRecords:
             raise InvalidInput(f"'overlap' is from 0 to {LONGEST_OVERLAP / 86_400:g} days")
         alert = await self.get(id)
         if alert.mail:
-            raise InvalidInput(f"alert '{id}' goes by mail, which is not signed")
+            raise InvalidInput(f"alert '{id}' is sent by mail, which is not signed")
         fields = await self.vault.resolve(_name(id), _reader(id))
         before = {}
         if SECRET in fields and overlap > 0:

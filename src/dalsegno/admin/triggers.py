@@ -267,7 +267,7 @@ class Triggers:
         method, path = parameters.method, parameters.path.strip("/")
         if method not in METHODS:
             raise InvalidInput(
-                f"a webhook takes {', '.join(METHODS)}, not {method}: whatever opens an address calls it with GET"
+                f"a webhook takes {', '.join(METHODS)}, not {method}: everything that opens an address uses GET"
             )
         name = _webhook_id(workflow, node)
         before = await self.webhooks.find(name)

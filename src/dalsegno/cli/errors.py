@@ -53,10 +53,11 @@ HINTS: dict[type[DalSegnoError], str] = {
     StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
     SchemaMismatch: "`dalsegno --version` shows which version this is.",
     Unauthenticated: (
-        "Put a key into DALSEGNO_KEY. `dalsegno keys add NAME --scope run --store URL`, on the server's machine, makes "
+        "Put a key into DALSEGNO_KEY. `dalsegno keys add NAME --scope run --store URL`, on the server's "
+        "machine, makes "
         "one."
     ),
-    Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
+    Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key with more rights.",
 }
 
 

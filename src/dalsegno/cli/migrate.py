@@ -20,9 +20,9 @@ NAMED = 10
 """Processes that are named; the others are counted."""
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 HINT = (
-    "Replace them by this version first, or stop them; a worker that was killed is forgotten when its lease ends."
-    " Behind a pooler look after schedulers, and servers without a worker, too: they may not show there."
-    " --force finishes all the same, and what is older breaks."
+    "Replace them by this version first, or stop them; a killed worker is forgotten when its lease "
+    "expires. Behind a pooler also check schedulers, and servers without a worker: they may not be shown. "
+    "--force finishes anyway, and older processes break."
 )
 
 
@@ -36,7 +36,7 @@ def refuse_odd_options(*, check: bool, finish: bool, force: bool) -> None:
     if force and not finish:
         raise Refusal(
             "--force has no effect without --finish",
-            "Write `dalsegno migrate --finish --force` to remove what older processes may still use, or"
+            "Write `dalsegno migrate --finish --force` to remove even what older processes may still use, or"
             " `dalsegno migrate` alone, which removes nothing.",
         )
 

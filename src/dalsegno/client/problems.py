@@ -73,7 +73,7 @@ class ServerUnreachable(Unavailable):
 class NotThisServer(BadConfiguration):
     """The answer is not one that this client understands: another server, or another version of Dal Segno."""
 
-    hint = "Look at the URL, and at `dalsegno --version` here and there."
+    hint = "Check the URL, and `dalsegno --version` on both machines."
 
 
 class RouteMissing(NotThisServer):

@@ -166,8 +166,8 @@ async def migrate(
         return found.version
     if not may_change:
         raise SchemaMismatch(
-            f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno migrate`,"
-            " or use the version of Dal Segno that fits it"
+            f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno "
+            f"migrate`, or use a matching version of Dal Segno"
         )
     return await _apply_patiently(connection, known, finish=finish, agree=agree)
 

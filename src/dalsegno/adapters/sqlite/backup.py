@@ -128,7 +128,7 @@ def _sync(to: Path) -> None:
 
 def _refuse_existing(to: Path) -> None:
     if to.is_symlink() or to.exists():
-        raise Conflict(f"{to} exists, and is not overwritten: give another name, or move it away")
+        raise Conflict(f"{to} exists, and is not overwritten: give another name, or move the file")
 
 
 def _path_at_fault(error: sqlite3.Error, path: Path, to: Path) -> Path:

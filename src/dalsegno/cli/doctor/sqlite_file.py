@@ -64,7 +64,7 @@ def _place(path: Path) -> Check:
         return judge("store", f"{path} is a directory", fail=True, cure="Give the path of a file.")
     obstacle = why_not_writable(path)
     if obstacle is not None or not os.access(folder, os.W_OK):
-        detail = obstacle or f"nothing can be written beside {path}, as SQLite must"
+        detail = obstacle or f"no file can be created next to {path}, which SQLite needs"
         return judge("store", detail, fail=True, cure=None if obstacle is not None else RIGHTS)
     if not path.exists():
         cure = "The first `dalsegno run` or `dalsegno deploy` creates it."

@@ -121,8 +121,8 @@ class Probed:
         except concurrent.futures.TimeoutError:
             asked.cancel()
             raise Unavailable(
-                f"the event loop did not answer within {seconds:g} s: a task that is async computes or waits in it; "
-                "make it an ordinary function, which runs in a thread"
+                f"the event loop did not answer within {seconds:g} s: an async task computes or makes a "
+                f"blocking call in it; make it an ordinary function, which runs in a thread"
             ) from None
 
 

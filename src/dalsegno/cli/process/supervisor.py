@@ -85,7 +85,7 @@ class Supervisor:
 
     async def _forward_signals(self, stopping: Stopping) -> None:
         await stopping.event.wait()
-        say("stopping: %d worker processes finish what they run", len(self._running))
+        say("stopping: %d worker processes finish their steps", len(self._running))
         for process in self._running.values():
             if process.returncode is None:
                 process.send_signal(stopping.signal or signal.SIGTERM)

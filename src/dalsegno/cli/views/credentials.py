@@ -186,7 +186,7 @@ def print_protected(found: Sequence[ProtectedName]) -> None:
 
 
 def print_rotation(done: Rotation) -> None:
-    print(f"{len(done.rotated)} sealed anew, {done.current} were sealed with this key already")
+    print(f"{len(done.rotated)} sealed again, {done.current} were sealed with this key already")
     for name, reason in done.unreadable.items():
         stderr().print(f"'{name}' was left as it is: {reason}", style="red", markup=False, soft_wrap=True)
 

@@ -190,18 +190,18 @@ def _print_next_step(result: Result, command: Command) -> None:
         return  # it never starts over
     if result.error is not None and fails_always(view.kind, result.error):
         console.print(
-            "[dim]The same would fail again: change the workflow or its input, then run it anew.[/]",
+            "[dim]The same would fail again: change the workflow or its input, then run it again.[/]",
             soft_wrap=True,
         )
         return
     if result.error is not None and is_of_the_code(view.kind, result.error):
         console.print(
-            "[dim]A retry keeps this version and its input: fix what is wrong, then start it anew with"
-            " `dalsegno run …`.[/]",
+            "[dim]A retry keeps this version and its input: fix the cause, then start it again with "
+            "`dalsegno run …`.[/]",
             soft_wrap=True,
         )
         return
-    again = "From there again:" if view.kind == "graph" else "Once more, from the beginning:"
+    again = "From there again:" if view.kind == "graph" else "To run it again from the beginning:"
     console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 

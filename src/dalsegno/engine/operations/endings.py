@@ -341,7 +341,7 @@ class Endings:
             self.outage.failed(self, "the wait for executions to end waits for the store", error)
             return False
         except Exception:
-            logger.exception("cannot look for ended executions; trying again")
+            logger.exception("cannot check for ended executions; trying again")
             return False
         self.outage.answered(self)
         return True

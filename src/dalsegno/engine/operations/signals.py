@@ -105,7 +105,7 @@ class Signals:
             self._unseen.popitem(last=False)
         if left <= 0:
             raise LimitExceeded(
-                f"{most:,} signals wait in execution {execution} and were not taken: that is the limit waiting_signals;"
+                f"{most:,} signals wait in execution {execution}, which is the limit waiting_signals;"
                 " nothing was sent. Let its workflow take them in a loop, send fewer, or raise"
                 " EngineLimits(waiting_signals=…)"
             )

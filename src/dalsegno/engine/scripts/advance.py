@@ -113,7 +113,7 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
         job.awaiting = None
         if job.stops > MOST_STOPS:
             raise LimitExceeded(
-                f"it awaited results that were already settled more than {MOST_STOPS:,} times in one go"
+                f"it awaited already settled results more than {MOST_STOPS:,} times in one turn"
             )
         if job.stops % STOPS_AT_ONCE == 0:
             return True

@@ -203,7 +203,7 @@ class KeySource:
             return found
         keyring = self._parsed(written, KEY_VARIABLE)
         if keyring is None and self._key_file is not None and self._key_file.exists():
-            return self._parsed(_content(self._key_file, "the key beside the store"), str(self._key_file))
+            return self._parsed(_content(self._key_file, "the key file of the store"), str(self._key_file))
         return keyring
 
     def _parsed(self, text: str, where: str) -> Keyring | None:

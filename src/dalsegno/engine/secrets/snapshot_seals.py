@@ -57,7 +57,7 @@ WRITTEN_BACK = (
     "the record of when the sealing of snapshots began was deleted from the store, and is written back"
 )
 IS_OVER = (
-    "the record of when the sealing of snapshots began is gone, though there are seals in this store: snapshots "
+    "the record of when the sealing of snapshots began is missing, although there are seals in this store: snapshots "
     "without a seal are refused from now on; `dalsegno snapshots accept-until` sets another date"
 )
 

@@ -371,8 +371,8 @@ class Tasks:
             future.add_done_callback(lambda _: self._give_back(workflow))
             return
         logger.warning(
-            "a run of workflow '%s' was given up and keeps its thread until it ends: %d such threads were replaced "
-            "already; let blocking tasks look at ctx.cancelled, or give what they call a timeout",
+            "a run of workflow '%s' was abandoned and keeps its thread until it ends: %d such threads were replaced "
+            "already; let blocking tasks check ctx.cancelled, or set timeouts in their calls",
             workflow,
             sum(self._left.values()),
         )
@@ -563,7 +563,9 @@ def _left(task: Task, error: SystemExit) -> NodeError:
 
 def _gave_up(task: Task) -> NodeError:
     """Return the error for a CancelledError without a cancellation."""
-    return NodeError(f"task '{task.name}' raised CancelledError by itself", code="CancelledError")
+    return NodeError(
+        f"task '{task.name}' raised CancelledError without being cancelled", code="CancelledError"
+    )
 
 
 def _silent(task: Task) -> NodeError:

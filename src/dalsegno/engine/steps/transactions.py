@@ -78,7 +78,9 @@ class StepTransactions:
             if fault is not None:
                 raise fault from error
             if lost:
-                raise TransactionLost(f"the store went away during a task's transaction ({error})") from error
+                raise TransactionLost(
+                    f"the connection to the store was lost during a task's transaction ({error})"
+                ) from error
             raise
         self.retries[run] = retry
         self._open[run] = opened

@@ -412,7 +412,9 @@ class HeavySteps:
             self.are_possible = False
             return None
         except OSError as error:
-            logger.warning("no process for heavy steps can be started now (%s): they are put off", error)
+            logger.warning(
+                "no process for heavy steps can be started now (%s): the steps are postponed", error
+            )
             raise PutOff(LONGEST_DELAY) from None
         try:
             async with asyncio.timeout(STARTS_IN):

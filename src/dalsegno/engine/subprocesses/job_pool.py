@@ -363,7 +363,7 @@ class Offload:
         try:
             await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not job.done():
-                raise TooSlow("the caller has gone, and its job was cancelled")
+                raise TooSlow("the caller has disconnected, and its job was cancelled")
             return job.result()
         finally:
             for each in (job, watch):

@@ -118,7 +118,7 @@ class Reconciler:
         self.on_round()
 
     async def take_back_leases(self) -> None:
-        await self.take_back(dead_among(await self.ledger.known_workers()), "of workers that are gone")
+        await self.take_back(dead_among(await self.ledger.known_workers()), "of dead workers")
 
     async def take_back(self, names: Sequence[str], cause: str) -> None:
         """Take back the leases held under these names, and under all names that missed their heartbeat."""

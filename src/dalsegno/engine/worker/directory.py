@@ -220,7 +220,7 @@ def _lost(view: WorkerView, now: float) -> Lost:
     if view.expires_at > now:
         then = f"its lease ends at {_clock(view.expires_at)}, then another worker takes it"
     else:
-        then = f"its lease has ended at {_clock(view.expires_at)}: a scheduler takes it back"
+        then = f"its lease expired at {_clock(view.expires_at)}: a scheduler releases it"
     return Lost(f"its worker {name} is dead{since}; {then}", view.expires_at, heard or None, bool(remote))
 
 

@@ -543,7 +543,7 @@ class Worker:
     async def _commit_within(self, lease: Lease, transition: Transition) -> Outcome:
         within = await self.transactions.of_step(lease)
         if within is None:
-            raise InternalError(f"the transaction of token {lease.token} went away during its step")
+            raise InternalError(f"the transaction of token {lease.token} was lost during its step")
         try:
             outcome = await self.committer.commit_within(within, transition)
         except InvalidInput as error:

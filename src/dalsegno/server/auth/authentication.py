@@ -183,7 +183,7 @@ class Authenticator:
         named, secret = read_key(text) or ("", "")
         key = keys.get(named)
         if not is_secret_of(key, secret) or key is None:
-            why = "this key is not one of this server's"
+            why = "this server does not know this key"
         elif (wrong := key.why_not(now)) is not None:
             why = f"the key '{key.name}' {wrong}"
         else:
@@ -198,7 +198,7 @@ class Authenticator:
         session = await self.sessions.find(visit.session or "")
         key = keys.get(session.key) if session is not None else None
         if key is None or key.why_not(self._clock.now()) is not None:
-            raise Unauthenticated("the session is over: sign in again")
+            raise Unauthenticated("the session has expired: sign in again")
         return caller_with(key, "session")
 
     async def is_still_valid(self, caller: Caller) -> bool:

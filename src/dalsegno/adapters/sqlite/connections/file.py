@@ -26,12 +26,12 @@ DESCRIPTORS = Path("/proc/self/fd")
 READ_ONLY_MOUNT = getattr(os, "ST_RDONLY", 1)
 
 RESTORE = (
-    "what was committed since then is lost. Stop all processes that use it, restore a backup or put the file back,"
+    "commits since then are lost. Stop all processes that use it, restore a backup or put the file back,"
     " then start them again"
 )
 RESTART = (
-    "this process accepts no more commits. Start it again; what is committed is folded into the store when the last"
-    " process that has it open ends"
+    "this process accepts no more commits. Start it again; SQLite writes the committed changes into the "
+    "store when the last process that has it open ends"
 )
 
 
