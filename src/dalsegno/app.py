@@ -98,7 +98,8 @@ class App:
         self.egress = egress
         """Hosts that HTTP nodes may call; None: all (``dalsegno worker`` sets its own policy)."""
         self.makes_secret_key = False
-        """Whether storing the first credential may create a key file beside the store; ``dalsegno dev`` allows it."""
+        """Whether storing the first credential may create a key file next to the store; ``dalsegno dev`` allows it.
+        """
         self._host: Host | None = None
         self._guest_of: Host | None = None
         self._options = StartOptions()

@@ -1,4 +1,4 @@
-"""Worker processes beside the measuring one, on a shared store, started with the command that users run."""
+"""Worker processes in addition to the measuring one, on a shared store, started with the command that users run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The workloads and their graphs. Each drives a real engine on a real store, with workers in or beside this process."""
+"""The workloads and their graphs. Each drives a real engine on a real store, with workers in this process or in
+others.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ async def timed(started: Awaitable[Handle], deadline: float) -> float:
 async def chain(
     url: str, progress: Progress, *, executions: int = 500, steps: int = 10, processes: int | None = None
 ) -> Report:
-    """Run ``executions`` workflows of ``steps`` durable steps each, all at once; ``processes`` work beside this one."""
+    """Run ``executions`` workflows of ``steps`` durable steps each, all at once; ``processes``: number of further
+    worker processes.
+    """
     app = application(url)
     async with with_workers(app, processes) as workers:
         definition = await app.adeploy(chain_document(steps))
@@ -102,7 +106,7 @@ async def chain(
 async def fanout(
     url: str, progress: Progress, *, items: int = 1000, rounds: int = 5, processes: int | None = None
 ) -> Report:
-    """Run 1 → ``items`` → 1, one execution after the other; ``processes`` work beside this one."""
+    """Run 1 → ``items`` → 1, one execution after the other; ``processes``: number of further worker processes."""
     app = application(url)
     async with with_workers(app, processes) as workers:
         definition = await app.adeploy(fan_out("bench-fanout"))

@@ -62,7 +62,7 @@ HINTS: dict[type[DalSegnoError], str] = {
 
 
 class Refusal(DalSegnoError):
-    """A command cannot do what was asked. It has its own hint."""
+    """A refusal of a command, with its own hint."""
 
     code = "DS-100"
 
@@ -135,7 +135,7 @@ class UnreadablePython(InvalidDocument):
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
-    """Print the error where the user looks for it, and return the exit code."""
+    """Print the error to standard error, or as JSON to standard output, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return 1

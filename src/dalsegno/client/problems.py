@@ -84,7 +84,7 @@ _decode = msgspec.json.Decoder(Problem).decode
 
 
 def read_problem(content: bytes) -> Problem | None:
-    """Return the problem document; None if the body is none of Dal Segno's."""
+    """Return the problem document; None if the body is not one of Dal Segno."""
     try:
         return _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -189,7 +189,7 @@ def checks_of(settings: ServerSettings) -> OffloadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles that run in this process beside the server."""
+    """The roles that run in this process in addition to the server."""
 
     worker: bool = True
     scheduler: bool = True

@@ -1,4 +1,4 @@
-"""Translation of asyncpg's errors: for each error code who must act, and what helps.
+"""Translation of asyncpg's errors: for each error code, who must act and the remedy.
 
 A code is looked up as a whole, then by its class, its first two characters. An unknown code counts as the store's
 fault: the work is kept and retried. Only an error about a value may fail the step that contains it.
@@ -145,7 +145,7 @@ UNREACHABLE = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""The server is away, shutting down or full; the last two are what asyncpg raises on a connection that died."""
+"""The server is unreachable, shutting down or full; asyncpg raises the last two on a connection that died."""
 
 LOGIN_REFUSED = (
     asyncpg.CannotConnectNowError,

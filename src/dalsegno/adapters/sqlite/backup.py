@@ -88,7 +88,7 @@ def _verify(partial: Path, schema: int) -> int:
 def _written_beside(to: Path) -> Iterator[Path]:
     """Yield a new, empty file in the same directory, for its owner only.
 
-    It is removed at the end, with SQLite's files beside it.
+    It is removed at the end, with its ``-wal`` and ``-shm``.
     """
     partial = to.with_name(f".{to.name}.{secrets.token_hex(4)}.partial")
     try:

@@ -35,7 +35,7 @@ CURE = "Fix what failed above, then check again."
 
 
 async def examine(app: App) -> list[Check]:
-    """Run every check that can be run, whatever the others found."""
+    """Run every check that can be run, regardless of the results of others."""
     checks = await examine_machine()
     if app.url.startswith("sqlite:"):
         try:

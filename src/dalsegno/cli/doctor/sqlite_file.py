@@ -1,4 +1,4 @@
-"""Checks of a SQLite store's file. Read-only, except for a scratch file beside it."""
+"""Checks of a SQLite store's file. Read-only, except for a scratch file next to it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _hint(app: App, given: str | None) -> str:
 
 
 def registered_text(app: App) -> str:
-    """Describe what a given application has."""
+    """List the names that a given application has registered."""
     kinds = (("workflows", app.workflows.names()), ("tasks", app.tasks.names()))
     return "it has " + " and ".join(
         f"the {kind} {listed(names, _LISTED)}" if names else f"no {kind}" for kind, names in kinds
@@ -128,8 +128,9 @@ def _sentence(app: App, node: str, task: str, given: bool) -> str:
 
 
 async def lacking_there(server: str, app: App) -> list[LackingVersion]:
-    """Compare what the server says is needed with the program here. Stored code of Python workflows is loaded here,
-    together with the program."""
+    """Compare the needs that the server reports with the program here. Stored code of Python workflows is loaded
+    here, together with the program.
+    """
     async with opened(app, create=True) as client, remote_client(server) as there:
         archive = ServerArchive(there.client.transport)
 

@@ -192,7 +192,7 @@ def print_rotation(done: Rotation) -> None:
 
 
 def print_key_file(vault: Vault) -> None:
-    """Say that a key file was created beside the store, because both must be kept together."""
+    """Report that a key file was created next to the store, because both must be kept together."""
     if vault.keys.made is not None:
         text = f"made the key file {vault.keys.made}; keep it: without it no credential can be read again"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)

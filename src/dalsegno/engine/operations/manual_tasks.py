@@ -89,7 +89,7 @@ class OpenTask(Struct, frozen=True):
     holder: str | None
     """The worker or remote program that holds it."""
     is_remote: bool
-    """Whether remote programs run it, not workers of ours."""
+    """Whether remote programs run it, not workers of the application."""
     docs: str = ""
     """Documentation in the declaration of a remote task."""
     returns: dict[str, Any] | None = None

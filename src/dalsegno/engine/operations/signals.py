@@ -30,7 +30,7 @@ PAGE = 1000
 
 
 class _EventData(Struct, frozen=True):
-    """Data of a signal's event besides its payload."""
+    """Data of a signal's event other than its payload."""
 
     id: str | None = None
     """Id given by the sender; without one the signal cannot be sent again."""

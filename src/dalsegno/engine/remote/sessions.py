@@ -215,7 +215,7 @@ class RemoteSettings(Struct, frozen=True):
 
     @property
     def interval(self) -> float:
-        """Seconds between two heartbeats that a worker is asked to send."""
+        """Seconds between two heartbeats of a worker."""
         return self.lease / 3
 
 

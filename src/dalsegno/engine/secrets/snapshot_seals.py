@@ -44,8 +44,8 @@ MOST_SEALS = 8
 """Seals per version of a program: other releases of Dal Segno may compile the same source to other fragments."""
 
 UNSEALED_VARIABLE = "DALSEGNO_UNSEALED_SNAPSHOTS"
-"""With the value ``refuse``, a process with a key accepts nothing unsealed, whatever the date in the store. With a
-date such as 2027-03-31, it accepts unsealed snapshots until then at the latest.
+"""With the value ``refuse``, a process with a key accepts nothing unsealed, regardless of the date in the store.
+With a date such as 2027-03-31, it accepts unsealed snapshots until then at the latest.
 """
 NO_KEY = (
     "snapshots in this store must be sealed, and this process has no secret key; set DALSEGNO_SECRET_KEY or "

@@ -193,8 +193,8 @@ class Outbox:
                 continue
 
     def _pause(self) -> float:
-        """Return the longest wait. Entries that could not be delivered here are retried soon, whatever the polling
-        interval.
+        """Return the longest wait. Entries that could not be delivered here are retried soon, regardless of the
+        polling interval.
         """
         return LOOK_AGAIN if self._put_off else self.look_every()
 

@@ -74,7 +74,7 @@ def pause_before_next_try(missing_for: float, token: str) -> float:
 
 
 class LackingTokensWaker:
-    """The role that wakes tokens which sleep because no worker had what they need, if this worker has it."""
+    """The role that wakes tokens which sleep because no worker had their task, if this worker has it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Release of tokens that a worker does not finish: they are handed back, left to other workers, or put off."""
+"""Release of tokens that a worker does not finish: they are handed back, left to other workers, or postponed."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ class TokenReleaser:
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
         """Commit a failure in place of a step that the store refused. If the store refuses the failure too, the token
-        must not stay leased under a living name: it is put off and shown as a dead letter.
+        must not stay leased under a living name: it is postponed and shown as a dead letter.
         """
         outcome = await self._committer.commit(failure)
         if isinstance(outcome, Refused) and not _loses_wake_up(lease):
@@ -283,7 +283,7 @@ def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
 
 
 def _loses_wake_up(lease: Lease) -> bool:
-    """Return True for a node that was woken by what it waited for: if it slept again, it would take its wake-up for
+    """Return True for a node that was woken by an arrival: if it slept again, it would take its next wake-up for
     its timeout. Tokens of scripts check for the arrival themselves.
     """
     return lease.kind == "node" and lease.reason == "arrival"

@@ -65,7 +65,7 @@ def _receive(raw: Mapping[str, Any], payload: Any) -> dict[str, Any]:
     },
 )
 async def approval(ctx: NodeContext, parameters: ApprovalParameters) -> AwaitSignal:
-    """Waits for a decision. A rejection is a success too: let a `conditional` look at `decision`."""
+    """Waits for a decision. A rejection is a success too: check `decision` with a `conditional`."""
     question = {
         "message": parameters.message,
         "approvers": list(parameters.approvers),

@@ -27,7 +27,7 @@ class LogParameters(NodeParameters):
     },
 )
 async def log(ctx: NodeContext, parameters: LogParameters) -> dict[str, Any]:
-    """Writes a line to the execution's log and passes on what it received."""
+    """Writes a line to the execution's log and passes on its input."""
     message = as_text(parameters.message)
     level = "warning" if parameters.level == "warn" else parameters.level
     ctx.log(message, level)

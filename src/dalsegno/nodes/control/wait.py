@@ -79,7 +79,7 @@ class WaitParameters(NodeParameters):
     },
 )
 async def wait(ctx: NodeContext, parameters: WaitParameters) -> SleepUntil | AwaitSignal:
-    """Waits for a span of time, until a point in time or for a signal, then passes on what it received."""
+    """Waits for a span of time, until a point in time or for a signal, then passes on its input."""
     if parameters.signal is not None:
         return AwaitSignal(parameters.signal, parameters.timeout)
     due = _due(ctx.now, parameters)

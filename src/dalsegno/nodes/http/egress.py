@@ -1,7 +1,7 @@
 """The egress policy: the addresses that nodes may connect to.
 
-It checks *addresses*, after name resolution, because a public name can point anywhere. The client must connect to the
-very address that was checked (see `client`); a second lookup could return another one.
+It checks *addresses*, after name resolution, because a public name can point anywhere. The client must connect to
+exactly the address that was checked (see `client`); a second lookup could return another one.
 """
 
 from __future__ import annotations

@@ -294,7 +294,7 @@ async def _known_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 async def _malformed(request: Request, error: Exception) -> ProblemResponse:
-    """Handle an invalid request that the framework refused before any code of ours ran."""
+    """Handle an invalid request that the framework refused before the route ran."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     places = [Place(pointer=_pointer(each["loc"]), message=_message(each)) for each in found]
     unreadable = any(each["type"] == "json_invalid" for each in found)

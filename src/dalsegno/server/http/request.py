@@ -182,7 +182,7 @@ def _too_large(most: int) -> str:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that yields the body once more, and then the messages of the connection."""
+    """Return a ``receive`` that yields the body again, and then the messages of the connection."""
     given = False
 
     async def again() -> Message:

@@ -1,4 +1,6 @@
-"""Runs beside the test's own: the same workflow undisturbed and with crashes, on separate stores, for comparison."""
+"""Runs separate from the test's own: the same workflow undisturbed and with crashes, on separate stores, for
+comparison.
+"""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Flight:
         self.seen_at = row.touched_at
         """When it was last touched, as of that version."""
         self.is_new = is_new
-        """All its rows come from this commit: what is not here does not exist."""
+        """All its rows come from this commit: a row that is not here does not exist."""
         self.tokens: dict[str, TokenRow] = {}
         self.spawned: dict[str, int] = {}
         """Tokens that are not stored yet, with their spawn order."""

@@ -113,7 +113,7 @@ async def begin(store: PostgresStore, batch: Sequence[Transition]) -> tuple[dict
 
 
 def _is_plain(step: Transition) -> bool:
-    """Return True if it begins at once, and what it spawns waits for nothing: others would be settled in vain."""
+    """Return True if it begins at once, and its tokens wait for nothing; settling others here would be useless."""
     created = created_by(step)
     if created is None or created.pending:
         return False

@@ -124,7 +124,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _is_open(identity: Identity) -> bool:
-    """Return True if this process has that very file open, or if the system does not tell."""
+    """Return True if this process has this file open, or if the system does not report it."""
     try:
         names = os.listdir(DESCRIPTORS)  # noqa: PTH208 - names are wanted
     except OSError:
