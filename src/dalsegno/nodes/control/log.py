@@ -15,7 +15,7 @@ Level = Literal["debug", "info", "warn", "warning", "error", "critical"]
 
 class LogParameters(NodeParameters):
     message: Any = Field(description="The line; anything but text is written as JSON.")
-    level: Level = Field("info", description="How important the line is.")
+    level: Level = Field("info", description="Level of the line.")
 
 
 @node_type(
