@@ -19,7 +19,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import act_beside, until_somebody_waits
-from tests.adapters.postgres.past import (
+from tests.adapters.postgres.old_partitions import (
     left_in,
     partitions,
     pass_days,

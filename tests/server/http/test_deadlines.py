@@ -16,7 +16,7 @@ from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
 from dalsegno.server import ServerSettings, background_tasks
 from dalsegno.server.http import deadlines
-from tests.server.hurry import executions, in_a_hurry, serving, started, unknown, until
+from tests.server.short_deadlines import executions, in_a_hurry, serving, started, unknown, until
 
 
 class Hanging:

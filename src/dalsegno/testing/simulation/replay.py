@@ -121,7 +121,7 @@ class ReplayWorld(Generic[L]):
 
 class _Replay(ReplayWorld[ReplayLedger]):
     def __init__(self, scenario: Scenario, execution: str) -> None:
-        super().__init__(ReplayLedger, {"life": ProcessRun("replay"), "deaths": _NoMoreDeaths()})
+        super().__init__(ReplayLedger, {"process_run": ProcessRun("replay"), "deaths": _NoMoreDeaths()})
         self.scenario = scenario
         self.execution = execution
 

@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class ProcessRun:
-    """The life of a simulated process, and whether it has ended."""
+    """One run of a simulated process, and whether it has ended."""
 
     __slots__ = ("dead", "name", "on_death")
 
