@@ -250,9 +250,9 @@ class SettlePromise(Struct, frozen=True, gc=False, tag=True):
 
     Takes the next inbox number, and makes the resume token ready if the wake condition holds and there is none
     yet. A promise that the machine cannot reach any more, or that has its completion already, is left alone; the
-    rest of the transition applies. ``repeatable``: it may come twice, or beside another for the same promise; the
-    first one counts, and a command that begins with another one for a settled promise is ``AlreadyApplied`` as a
-    whole.
+    rest of the transition applies. ``repeatable``: it may come twice, or in addition to another for the same
+    promise; the first one counts, and a command that begins with another one for a settled promise is
+    ``AlreadyApplied`` as a whole.
     """
 
     completion: Completion

@@ -102,7 +102,7 @@ async def _serve(services: ServerServices, over: asyncio.Event) -> None:
         except OperatorError as error:
             logger.warning("the audit log is delayed: %s", error)
             pause = RETRY_SECONDS
-        except Exception:  # a bug here must not stop the audit log for good
+        except Exception:  # a bug here must not stop the audit log permanently
             logger.exception("the audit log is delayed")
             pause = RETRY_SECONDS
         with contextlib.suppress(TimeoutError):

@@ -1,7 +1,7 @@
 """The schema `dalsegno`: numbered files, applied forward only.
 
 Each file names its stage in its first line. ``pre``: only adds, so that processes of the previous version can run
-and be started beside it; applied by the first process that opens the store. ``post``: removes what only they
+and be started alongside it; applied by the first process that opens the store. ``post``: removes what only they
 needed; applied on demand, once none of them is left, and from then on they are refused. A fresh database gets all
 files.
 

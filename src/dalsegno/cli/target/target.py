@@ -172,7 +172,7 @@ def serve_queues(app: App, queues: set[str]) -> None:
 
 
 async def find_execution(client: WorkflowApi, named: str) -> str:
-    """Return the id that an id, its first characters, or ``last`` stands for."""
+    """Resolve an id, its first characters, or ``last`` to an id."""
     if len(named) == ID_LENGTH:
         return (await client.status(named)).id
     recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)

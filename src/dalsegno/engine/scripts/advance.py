@@ -1,7 +1,7 @@
 """A machine at its stops: known outcomes are passed to it until it ends, pauses, or awaits something unknown.
 
 The inputs of a resume are read from the stores: completions, signals, and the reason of a cancellation. Following the
-machine does no I/O, so that it can run in a thread beside the event loop, where the program's own code belongs.
+machine does no I/O, so that it can run in a thread outside the event loop, where the program's own code belongs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 - Each key has an id that reveals nothing about it. The first key of a ring seals, every key opens, so keys can be
   rotated while workers run.
-- Keys come from the environment, a file that it names, or a file beside the store. A key file beside a SQLite store
+- Keys come from the environment, a file that it names, or a file next to the store. A key file next to a SQLite store
   is read if it exists. It is created only if that is permitted (``may_make``) and the first credential is set: a
   server must not create a key that the workers do not have.
 """

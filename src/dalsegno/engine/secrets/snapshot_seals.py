@@ -3,7 +3,7 @@ Scripts are not sealed: their snapshots can name only functions of the language.
 
 * A snapshot is prefixed with its seal: ``$1:<key id>:<mac>`` and a line break. The seal covers the snapshot, the
   execution and the definition. Blobs are covered by their names, which are hashes of their content.
-* Stored code is sealed in a record beside it, by a process that has the same code in its own program. That code is
+* Stored code is sealed in a separate record, by a process that has the same code in its own program. That code is
   what runs; only earlier versions run from the store.
 * Unsealed data are accepted until a date that is set when sealing begins in a store. An operator may seal them as
   they are: a record holds that seal until the execution's next turn.

@@ -1,8 +1,8 @@
 """Compiled programs as plain data: written by the compiler, run by the machine.
 
-An instruction is a triple ``(opcode, a, b)`` of integers. Source offsets are kept beside the instructions, so that an
-error knows its position. A stored program consists of these structures: add fields at the end, with a default, and
-never change the meaning of one.
+An instruction is a triple ``(opcode, a, b)`` of integers. Source offsets are kept next to the instructions, so that
+an error knows its position. A stored program consists of these structures: add fields at the end, with a default,
+and never change the meaning of one.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ProtectedRange(Struct, frozen=True, array_like=True, gc=False):
 class FunctionCode(Struct, frozen=True, array_like=True, gc=False):
     """One function. Its frame's slots are parameters, then other variables.
 
-    A slot whose variable is used by an inner function is *boxed*: it holds a cell, which that function captures; other
-    slots hold their value.
+    A slot whose variable is used by an inner function is *boxed*: it holds a cell, which that function captures;
+    other slots hold their value.
     """
 
     number: int

@@ -88,7 +88,7 @@ class ResumabilityCheck:
             advice = "" if self.signals else "; if it waits for a signal, give it: signals={'name': payload}"
             stopped = [await place_of(system, Committed(0, each)) for _, each in system.plan.happened[-1:]]
             after = f" after a stop at {stopped[0]}" if stopped else ""
-            raise Stuck(f"{error}\n  (in a run beside the test{after}{advice})") from None
+            raise Stuck(f"{error}\n  (in a run separate from the test{after}{advice})") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Flight:
         "row",
         "seen_at",
         "spawned",
-        "stands",
+        "was_stopped",
         "tokens",
         "version",
         *RARE,
@@ -76,7 +76,7 @@ class Flight:
         """Tokens that moved to another execution."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written. ``inbox`` is complete if this is set."""
-        self.stands = row.state != "RUNNING"
+        self.was_stopped = row.state != "RUNNING"
         """The stored state is not RUNNING: a change to RUNNING must then write the state."""
         self._made: tuple[str, ...] = ()
         """The rare attributes that exist."""
@@ -103,7 +103,7 @@ class Flight:
             self._made = kept
         self.is_new = False
         self.seen_at = self.row.touched_at
-        self.stands = self.row.state != "RUNNING"
+        self.was_stopped = self.row.state != "RUNNING"
 
     def _trim_machine(self) -> tuple[str, ...]:
         """Drop the machine's snapshot, which is large, and its inbox if it is large; return what is kept with it."""
@@ -117,8 +117,8 @@ class Flight:
 
     def only_counts(self) -> bool:
         """Return True if only its counters have changed."""
-        return self.row.state == "RUNNING" and not self.stands
+        return self.row.state == "RUNNING" and not self.was_stopped
 
     def has_just_ended(self) -> bool:
         """Return True if its stored state was running, and it has ended."""
-        return self.row.ended_at is not None and not self.stands
+        return self.row.ended_at is not None and not self.was_stopped

@@ -5,7 +5,7 @@
   again. So a busy system sends nothing, and an idle one only polls slowly, in case a message was lost.
 - An announcement made while a report is on its way would be missed by both sides. Therefore announcements are
   remembered for a moment, and a process that reports idle is woken if one of them may have come after its claim. A
-  process that ends in that moment, or cannot send yet, tells all to look.
+  process that ends in that moment, or cannot send yet, makes all poll.
 """
 
 from __future__ import annotations

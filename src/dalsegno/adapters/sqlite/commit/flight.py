@@ -31,7 +31,7 @@ class Flight:
         "numbers",
         "row",
         "scopes",
-        "stands",
+        "was_stopped",
         "tokens",
     )
 
@@ -50,7 +50,7 @@ class Flight:
         self.gates: dict[str, GateRow] = {}
         self.left: set[str] = set()
         """Scopes in which a branch is known to have left something."""
-        self.stands = row.state != "RUNNING"
+        self.was_stopped = row.state != "RUNNING"
         """The stored state is not RUNNING: a change to RUNNING must then write the state."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written."""

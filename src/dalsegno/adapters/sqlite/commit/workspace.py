@@ -86,7 +86,7 @@ class SqliteWorkspace(LimitWorkspace):
             if flight.row.ended_at is not None:
                 self.forget(execution)
             else:
-                flight.stands = flight.row.state != "RUNNING"
+                flight.was_stopped = flight.row.state != "RUNNING"
 
     def forget(self, execution: str) -> None:
         """Drop an execution whose rows were changed or removed without this workspace."""

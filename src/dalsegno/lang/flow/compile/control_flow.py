@@ -93,7 +93,7 @@ class Branching(ScriptExpressions):
     def scope(
         self, names: Sequence[tuple[str | None, bool]], offset: int, prepare: bool = True
     ) -> Iterator[int]:
-        """Open a scope whose variables are created anew on each entry; yield the first one's slot."""
+        """Open a scope whose variables are created again on each entry; yield the first one's slot."""
         here = self.here
         mark = here.open_scope(names)
         if prepare:
