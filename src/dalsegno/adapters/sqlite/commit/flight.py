@@ -31,8 +31,8 @@ class Flight:
         "numbers",
         "row",
         "scopes",
-        "was_stopped",
         "tokens",
+        "was_stopped",
     )
 
     def __init__(self, number: int, row: ExecutionRow, *, is_new: bool = False) -> None:
