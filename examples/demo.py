@@ -1,4 +1,4 @@
-"""The demo: a workflow is killed half-way, goes on from where it stood, and proves that nothing was lost or doubled.
+"""The demo: a workflow is killed half-way, resumes, and proves that nothing was lost or doubled.
 
 Run it with `make demo`. It needs nothing but the base installation and takes about twenty seconds.
 """
@@ -63,7 +63,7 @@ class Stage:
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="dalsegno-demo-") as folder:
         stage = Stage(Path(folder))
-        say("Dal Segno: a workflow that goes on from where it stood", style="bold")
+        say("Dal Segno: a workflow that resumes where it was killed", style="bold")
         say(
             f"{PHOTOS} photos are developed, six at a time; the prints dry for three seconds; an album is bound.\n"
         )
@@ -103,7 +103,8 @@ def find_execution(stage: Stage) -> str:
 def explain_kill(stage: Stage, killed: int) -> None:
     say(f"\n$ kill -9 {killed}", style="bold red")
     say(
-        f"{len(stage.runs())} task runs had begun; some had not ended. Their work is gone, their place is not.\n"
+        f"{len(stage.runs())} task runs had begun; some had not ended. "
+        "Their work is lost, the state of the workflow is not.\n"
     )
 
 

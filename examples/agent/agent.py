@@ -1,4 +1,4 @@
-"""An agent: asks a language model what to do, runs the tools it wants, and goes on until it has an answer.
+"""An agent: asks a language model what to do, runs the requested tools, and repeats this until it has an answer.
 
     dalsegno run examples/agent/agent.py:agent --input '{"question": "How much warmer is Rome than Oslo?"}'
 

@@ -1,9 +1,9 @@
-r"""An expense that somebody must approve: with reminders while nobody decides, and a deadline.
+r"""An expense that needs an approval: with reminders until it is decided, and a deadline.
 
     dalsegno run examples/approval/expense.py:expense \
         --input '{"who": "Ada", "cents": 4200, "remind_every": 1, "deadline": 3}'
 
-Nobody decides within three seconds, so it expires. Give it more time, and decide from another terminal while it
+It is not decided within three seconds, so it expires. Give it more time, and decide from another terminal while it
 waits (it costs nothing to wait for weeks):
 
     dalsegno run examples/approval/expense.py:expense --input '{"who": "Ada", "cents": 4200}'

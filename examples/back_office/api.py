@@ -58,7 +58,7 @@ api = FastAPI(title="Back office", lifespan=prepared)
 
 @api.exception_handler(Conflict)
 async def too_late(_: Request, error: Exception) -> JSONResponse:
-    """Its workflow has ended: there is nothing to withdraw from, and nobody waits for documents."""
+    """Its workflow has ended: there is nothing to withdraw from, and nothing waits for documents."""
     return JSONResponse({"detail": str(error)}, status_code=409)
 
 

@@ -21,7 +21,7 @@ GIVE_UP_AFTER = os.environ.get("GIVE_UP_AFTER", "14d")
 
 @dataclass(frozen=True)
 class Wish:
-    """A student wants to take part in a course."""
+    """A student applies for a course."""
 
     id: str
     course: str
@@ -97,12 +97,12 @@ async def enrol(wish: Wish) -> Outcome:  # noqa: C901 - a story in one piece
             raise Refused("the documents did not come") from None
 
     async def placement(approver: str) -> Placement:
-        """Asks whoever is responsible for the course."""
+        """Asks the person who is responsible for the course."""
         question = f"Enrol {wish.student} in {wish.course}?"
         try:
             decision = await approval(question, form=Placement, approvers=[approver], timeout=GIVE_UP_AFTER)
         except TimeoutError:
-            raise Refused("nobody has decided") from None
+            raise Refused("there was no decision in time") from None
         if not decision.approved:
             raise Refused(f"{decision.by} said no")
         return decision.data
@@ -114,7 +114,7 @@ async def enrol(wish: Wish) -> Outcome:  # noqa: C901 - a story in one piece
             raise Refused("the bank did not pay")
 
     async def settle(call: Awaitable[Any]) -> None:
-        """Waits for a call to the end, even if somebody cancels the enrolment meanwhile: a workflow is told so once."""
+        """Waits for a call to the end, even if the enrolment is cancelled meanwhile: the error is raised only once."""
         try:
             await call
         except asyncio.CancelledError:

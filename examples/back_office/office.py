@@ -17,7 +17,7 @@ TABLES = """
 CREATE TABLE IF NOT EXISTS courses (
     id TEXT PRIMARY KEY,
     cents INTEGER NOT NULL,
-    free INTEGER NOT NULL CHECK (free >= 0),     -- seats that nobody has
+    free INTEGER NOT NULL CHECK (free >= 0),     -- seats that are not taken
     needs_documents BOOLEAN NOT NULL,
     approver TEXT                                -- who must agree to every enrolment
 );

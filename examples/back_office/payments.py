@@ -70,5 +70,5 @@ async def payment_notice(delivery: dict[str, Any]) -> None:
 @app.task(retries=PATIENT)
 async def pass_on(notice: Notice) -> None:
     enrolment = app.handle(notice["metadata"]["execution"])
-    with suppress(Conflict):  # it has ended, and has given the money back: nobody waits for the bank any more
+    with suppress(Conflict):  # it has ended and refunded the money: nothing waits for the bank any more
         await enrolment.asignal("payment", notice["status"], id=notice["id"])

@@ -4,8 +4,8 @@
 
 It does each thing once per idempotency key. Cards that begin with 4000 are declined at once; for those that begin with
 5000 the bank does not pay. What the bank says comes later, as a signed notification (https://www.standardwebhooks.com)
-that is sent until somebody has heard it. `POST /trouble/5` gives the provider five bad seconds: it refuses half of the
-requests, and of the other half it does what it is asked but loses the answer.
+that is repeated until it is acknowledged. `POST /trouble/5` makes the provider fail for five seconds: it refuses half
+of the requests, and processes the other half but loses the reply.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ async def charge(asked: Charge, key: Key) -> dict[str, Any]:
     if key not in ledger.answers:
         ledger.answers[key] = ledger.charge(asked, key)
         status = "failed" if asked.card.startswith("5000") else "paid"
-        told = {"id": key, "reference": asked.reference, "status": status, "metadata": asked.metadata}
-        task = asyncio.create_task(notify(asked.notify, told))
+        notice = {"id": key, "reference": asked.reference, "status": status, "metadata": asked.metadata}
+        task = asyncio.create_task(notify(asked.notify, notice))
         sending.add(task)
         task.add_done_callback(sending.discard)
     return answer(key, lost)
@@ -128,21 +128,21 @@ def answer(key: str, lost: bool) -> dict[str, Any]:
     return ledger.answers[key]
 
 
-async def notify(url: str, told: dict[str, Any]) -> None:
+async def notify(url: str, notice: dict[str, Any]) -> None:
     await asyncio.sleep(BANK_SECONDS)
-    body = json.dumps(told).encode()
+    body = json.dumps(notice).encode()
     while True:
         try:
-            reply = await http.post(url, content=body, headers=signed(told["id"], body))
+            reply = await http.post(url, content=body, headers=signed(notice["id"], body))
             if reply.is_success:
                 return
         except httpx.HTTPError:
-            pass  # nobody is there; it is sent again
+            pass  # the receiver is down; it is sent again
         await asyncio.sleep(0.5)
 
 
 def signed(delivery: str, body: bytes) -> dict[str, str]:
-    """With the time, so that nobody can send it again tomorrow."""
+    """With the time, so that it cannot be replayed tomorrow."""
     now = str(int(time.time()))
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
     signature = hmac.digest(key, b".".join([delivery.encode(), now.encode(), body]), hashlib.sha256)

@@ -30,7 +30,7 @@ def resize(given, task):
     """Stands for something that takes a while; gives up when another worker has got the task."""
     for _ in range(int(given.get("tenths", 1))):
         if task.lost.is_set():
-            raise RuntimeError("somebody else does it now")
+            raise RuntimeError("another worker has the task now")
         time.sleep(0.1)
     return {"file": given["file"].replace(".", "-small."), "attempt": task.attempt}
 

@@ -1,11 +1,11 @@
-"""An order as a saga: reserve, charge, ship. When a step fails, or somebody cancels the order, what was done before is
+"""An order as a saga: reserve, charge, ship. When a step fails, or the order is cancelled, the completed steps are
 undone, the newest first.
 
     dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": "12 Mill Lane"}'
     dalsegno run examples/saga/order.py:place_order --input '{"sku": "A-1", "count": 2, "address": ""}'
 
 The second order cannot be shipped, so its payment is refunded and its goods are released. Kill either run at any
-moment: `dalsegno resume last --app examples/saga/order.py` goes on from there. The same workflow as a script is
+moment: `dalsegno resume last --app examples/saga/order.py` resumes it. The same workflow as a script is
 order.flow, as a graph order.yaml; both use the tasks of this file.
 """
 
@@ -71,7 +71,7 @@ async def ship(ctx: NodeContext, order: Order) -> Parcel:
 @app.workflow
 async def place_order(order: Order) -> dict[str, str]:
     async def settled(call: Awaitable[Any]) -> Any:
-        """What a call comes to, also if the order is cancelled meanwhile: a workflow is told that once."""
+        """Waits for a call to its end, even if the order is cancelled meanwhile: the error is raised only once."""
         try:
             return await call
         except asyncio.CancelledError:

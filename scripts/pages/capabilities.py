@@ -9,7 +9,7 @@ from scripts.pages.markdown import NOTICE, table
 
 ADAPTERS = {"memory": "memory", "SQLite": "sqlite", "PostgreSQL": "postgres"}
 STACKS = (
-    ("`memory:`", "in this process, gone with it", "in this process", "in this process"),
+    ("`memory:`", "in this process, lost when it ends", "in this process", "in this process"),
     (
         "`sqlite:///relative.db`, `sqlite:////absolute.db`",
         "one file in WAL mode, one writer thread per process, group commit",
@@ -20,7 +20,7 @@ STACKS = (
         "`postgresql://user@host/database`",
         """rows locked in the database, settled in the process; a batch is one transaction, one of plain steps of chains
         a single statement ([round trips](#a-distant-postgresql))""",
-        "claims that pass over what others hold; other processes are woken by `NOTIFY`",
+        "claims that skip locked tokens; other processes are woken by `NOTIFY`",
         "the same database, history in partitions by day",
     ),
 )
@@ -30,7 +30,7 @@ ROUND_TRIPS = (
         "1: a single statement",
     ),
     (
-        """anything else: starts, scripts, whatever is inside a split, merges, limits, waits, executions that another
+        """anything else: starts, scripts, nodes inside a split, merges, limits, waits, executions that another
         process has changed meanwhile""",
         "at least 4, in one transaction for the whole batch",
     ),
@@ -38,18 +38,18 @@ ROUND_TRIPS = (
 BEFORE_ROUND_TRIPS = """
 ### A distant PostgreSQL
 
-What a process has ready at the same moment goes to the database as one batch. How often it has to wait for an answer
-depends on what is in the batch, not on how much:
+Transitions that a process has ready at the same moment go to the database as one batch. The number of round trips
+depends on the kinds of transitions in the batch, not on their number:
 """
 AFTER_ROUND_TRIPS = """
-A batch with both takes the statement first, then the transaction, and all of it is answered after both.
+A batch with both runs the statement first, then the transaction, and all of it is answered after both.
 
 So with 10 ms to the database a step of a chain takes 10 ms or more, and a start, a task of a script or an arrival at
 a merge 40 ms or more; for two of those round trips its execution is locked. Many executions at once share their
 batches, up to 500 transitions each and two batches at a time per process, so throughput suffers much less than
-latency. One alone is as slow as its round trips: run workers beside the database rather than beside the callers, or
-make one task of several small ones. Through a pooler the single statement takes four, too
-([Behind PgBouncer](../deploy.md#behind-pgbouncer)). Why it is so:
+latency. A single execution is as slow as its round trips: run workers close to the database rather than close to the
+callers, or make one task of several small ones. Through a pooler the single statement takes four, too
+([Behind PgBouncer](../deploy.md#behind-pgbouncer)). For the reasons see
 [decision 25](../adr/0025-postgresql-locks-rows-and-settles-in-python.md).
 """
 INTRODUCTION = """

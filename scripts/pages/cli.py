@@ -16,7 +16,7 @@ Results go to standard output, everything else to standard error. `--json` print
 execution may be named by its id, by the first characters of it, or by `last`, the newest one.
 
 In JSON an execution has an `id` and a `state`, as [over HTTP](../server.md#names), and what refers to one says
-`execution`. The earlier names are printed beside them until 0.2: `execution_id` for `id` and `execution`, `status` for
+`execution`. The earlier names are also printed until 0.2: `execution_id` for `id` and `execution`, `status` for
 `state`. What is refused is printed as `{"error": {"code", "message"}}`; where the message is about places in a document
 or an input, with `findings`: a list of `{"pointer", "rule", "severity", "message"}`.
 
@@ -37,7 +37,7 @@ or an input, with `findings`: a list of `{"pointer", "rule", "severity", "messag
 | `DALSEGNO_KEY` | the API key for that server, `ds_…`; also of `Client(…)` and of remote workers |
 | `DALSEGNO_LISTEN` | a direct URL of the same PostgreSQL database, where the store's goes through a pooler |
 | `DALSEGNO_HEALTH_PORT` | where `worker` and `scheduler` answer `/live`, `/ready` and `/metrics` |
-| `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach beside public addresses |
+| `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach in addition to public addresses |
 | `DALSEGNO_SECRET_KEY` | the key that seals [secrets](../secrets.md); the same for all processes of a store |
 | `DALSEGNO_SECRET_KEY_FILE` | a file with that key, instead of the key itself |
 | `DALSEGNO_UNSEALED_SNAPSHOTS` | `refuse`, or until when [unsealed snapshots](../security.md) are accepted |

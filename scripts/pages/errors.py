@@ -15,8 +15,8 @@ from dalsegno.lang.python import NotStorable, OutsideWorkflow, UnsupportedPython
 from scripts.pages.markdown import NOTICE, code, table
 
 INTRODUCTION = """
-Errors branch by who must act: the caller (`UsageError`), the operator of the system (`OperatorError`), or us
-(`InternalError`). Every class has a stable code, `error.code`.
+The base class of an error says who must act: the caller (`UsageError`), the operator of the system (`OperatorError`),
+or the authors of Dal Segno (`InternalError`). Every class has a stable code, `error.code`.
 
 """
 

@@ -27,22 +27,22 @@ MANY = 1000
 """A count from which on "any number" is meant."""
 
 INTRODUCTION = """
-What a [script](flow.md) can call. *Arguments* is how many a call may have; another number throws `WRONG_ARG_COUNT`, an
-argument of the wrong kind `WRONG_ARG_TYPE`. The namespaces may be written in lower case (`task.run`, `math.abs`) where
-no variable has that name. Positions in text count characters (code points) from 0. What builds a value checks its size
-first, so that a huge one is refused with `LimitExceeded` and not attempted.
+The functions that a [script](flow.md) can call. *Arguments* is their permitted number; another number throws
+`WRONG_ARG_COUNT`, an argument of the wrong kind `WRONG_ARG_TYPE`. The namespaces may be written in lower case
+(`task.run`, `math.abs`) where no variable has that name. Positions in text count characters (code points) from 0.
+Functions that build a value check its size first, so that a huge one is refused with `LimitExceeded`.
 """
 
 PROMISE_TEXT = """
-These need a running workflow, so expressions in graphs do not have them. Whatever returns a promise has asked for its
-work by then: `await` only waits. A group (`Promise.*`, `Task.all`, …) takes a list or an object; what is no promise in
-it counts as resolved from the start. `{cancel: true}` as second argument calls off the items that are still open when
-the group is decided.
+These need a running workflow, so expressions in graphs do not have them. A call that returns a promise has already
+requested the work: `await` only waits. A group (`Promise.*`, `Task.all`, …) takes a list or an object; plain values in
+it count as resolved. `{cancel: true}` as second argument cancels the items that are still pending when the group is
+decided.
 """
 
 CHANGE_TEXT = """
-Called on a place (a variable, a member, an index), these change what is in that place. Called on anything else they
-change a temporary value, and only what they return is left.
+Called on a place (a variable, a member, an index), these change the value in that place. Called on anything else they
+change a temporary value, and only their result remains.
 """
 
 CALLBACK_TEXT = """

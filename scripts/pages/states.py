@@ -11,15 +11,16 @@ from scripts.pages.markdown import NOTICE, code, table
 
 EXECUTION_MEANINGS = {
     "PENDING": "Waits to begin: at its time, or by a trigger. An ordinary start is RUNNING at once.",
-    "RUNNING": "Something of it is ready, running, or waiting.",
-    "PAUSED": "Nothing of it is claimed until it is resumed. A step that runs when the pause begins still commits, and "
+    "RUNNING": "It has tokens that are ready, running or waiting.",
+    "PAUSED": "None of its tokens is claimed until it is resumed. A step that runs when the pause begins "
+    "still commits, and "
     "may be the last.",
     "COMPLETED": "Ended with an output.",
     "FAILED": "Ended with an error that nothing handled, or by its own timeout.",
     "CANCELLED": "Ended by a request to cancel or terminate it.",
 }
 NODE_MEANINGS = {
-    "PENDING": "Nothing has reached it yet.",
+    "PENDING": "No token has reached it yet.",
     "QUEUED": "A token waits for a worker; its worker may have died before.",
     "RUNNING": "A worker holds its token.",
     "WAITING": "Parked: a wait, the delay before a retry, or a join that is not open yet.",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dalsegno.client.problems import NotThisServer, ServerUnreachable
     from dalsegno.engine.scripts.programs import InvalidScript
     from dalsegno.engine.settings import EngineLimits, EngineSettings
+    from dalsegno.engine.tracing import ExecutionIds
     from dalsegno.errors import (
         AccessError,
         BadConfiguration,
@@ -109,6 +110,7 @@ __all__ = [
     "EngineLimits",
     "EngineSettings",
     "ExecutionEnded",
+    "ExecutionIds",
     "ExpressionError",
     "ExpressionFailed",
     "FlowSyntaxError",
@@ -187,6 +189,7 @@ _HOMES = {
     "Decision": "dalsegno.lang.python.values.decisions",
     "EngineLimits": "dalsegno.engine.settings",
     "EngineSettings": "dalsegno.engine.settings",
+    "ExecutionIds": "dalsegno.engine.tracing",
     "ExpressionError": "dalsegno.lang.errors",
     "ExpressionFailed": "dalsegno.lang.errors",
     "FlowSyntaxError": "dalsegno.lang.errors",

@@ -98,7 +98,8 @@ class App:
         self.egress = egress
         """Hosts that HTTP nodes may call; None: all (``dalsegno worker`` sets its own policy)."""
         self.makes_secret_key = False
-        """Whether storing the first credential may create a key file beside the store; ``dalsegno dev`` allows it."""
+        """Whether storing the first credential may create a key file next to the store; ``dalsegno dev`` allows it.
+        """
         self._host: Host | None = None
         self._guest_of: Host | None = None
         self._options = StartOptions()
@@ -447,7 +448,7 @@ class App:
     def engine(self) -> Engine:
         engine = self.host.engine
         if engine is None:
-            raise InternalError("the application's engine went away")
+            raise InternalError("the application's engine was stopped")
         return engine
 
     def services(self) -> dict[str, Any]:

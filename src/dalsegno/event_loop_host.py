@@ -218,8 +218,8 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _part_at_exit(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
-    """Notify other processes at exit of what was started here: the thread of the engine's loop ends with the
-    program.
+    """Notify other processes at exit of executions that were started here: the thread of the engine's loop ends
+    with the program.
     """
     known, process = weakref.ref(engine), os.getpid()
 
@@ -242,7 +242,9 @@ def _part(engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _at_exit(call: Callable[[], None]) -> None:
-    """Register a call that runs before the threads end that resolve host names: at `atexit` they are gone."""
+    """Register a call that runs before the threads end that resolve host names: at `atexit` they have ended
+    already.
+    """
     register = getattr(threading, "_register_atexit", atexit.register)
     with contextlib.suppress(RuntimeError):  # the program is ending already
         register(call)

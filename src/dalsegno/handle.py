@@ -32,7 +32,7 @@ from dalsegno.model.execution import Ending, ExecutionView
 
 T = TypeVar("T")
 
-REASONS_TOLD = 3
+SHOWN_REASONS = 3
 """Reasons for waiting that a TimeoutError quotes."""
 PATIENCE_FOR_REASONS = 2.0
 """Seconds in which these reasons must be read."""
@@ -308,8 +308,8 @@ class Handle:
         ):  # an unreachable store must not hide the timeout
             return TimeoutError(said)
         reasons = [wait.at_its_line() for wait in waits]
-        more = f", and {len(reasons) - REASONS_TOLD} more" if len(reasons) > REASONS_TOLD else ""
-        return TimeoutError(f"{said}: {'; '.join(reasons[:REASONS_TOLD])}{more}" if reasons else said)
+        more = f", and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
+        return TimeoutError(f"{said}: {'; '.join(reasons[:SHOWN_REASONS])}{more}" if reasons else said)
 
     async def _rerun(
         self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None, key: str | None

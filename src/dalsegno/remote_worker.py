@@ -308,18 +308,20 @@ class RemoteWorker:
 def _traceback(error: BaseException) -> str:
     """Return the traceback from the task's code on, with causes and groups, without the frames of this file. Empty
     if no frames are left."""
-    told = traceback.TracebackException.from_exception(error, compact=True)
-    kept = _without_this_file(told)
-    text = "".join(told.format()).rstrip() if kept else ""
+    summary = traceback.TracebackException.from_exception(error, compact=True)
+    kept = _without_this_file(summary)
+    text = "".join(summary.format()).rstrip() if kept else ""
     half = LONGEST_TRACEBACK // 2
     return text if len(text) <= LONGEST_TRACEBACK else f"{text[:half]}\n…\n{text[-half:]}"
 
 
-def _without_this_file(told: traceback.TracebackException) -> int:
+def _without_this_file(summary: traceback.TracebackException) -> int:
     """Remove the frames of this file; return the number of the others."""
-    told.stack = traceback.StackSummary.from_list([each for each in told.stack if each.filename != __file__])
-    related = [told.__cause__, told.__context__, *(told.exceptions or ())]
-    return len(told.stack) + sum(_without_this_file(each) for each in related if each is not None)
+    summary.stack = traceback.StackSummary.from_list(
+        [each for each in summary.stack if each.filename != __file__]
+    )
+    related = [summary.__cause__, summary.__context__, *(summary.exceptions or ())]
+    return len(summary.stack) + sum(_without_this_file(each) for each in related if each is not None)
 
 
 def _named(tasks: Sequence[RemoteTask]) -> list[dict[str, Any]]:

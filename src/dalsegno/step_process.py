@@ -218,7 +218,7 @@ class Computer:
             return NotHere()
         except MemoryError:
             return Broken("the step needs more memory than its process may have", is_limit=True)
-        except Exception as error:  # noqa: BLE001 - the parent is told
+        except Exception as error:  # noqa: BLE001 - it is reported to the parent
             return Broken(f"{type(error).__name__}: {error}")
 
     async def _step(self, request: Request) -> Message:
@@ -255,7 +255,8 @@ def _elsewhere(_raw: Mapping[str, Any], _payload: Any) -> Any:
 
 def main(memory: int, seconds: int) -> None:
     """Run the process. ``seconds``: time limit of one step; it applies if the parent, which has a limit of its own,
-    is gone."""
+    has died.
+    """
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep printed text out of the protocol
     confine(memory)

@@ -11,7 +11,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from dalsegno.admin.alerts import Failed, Message, Receiver, post
 from dalsegno.errors import NotDelivered
 from dalsegno.nodes.http.client import HttpClients
-from dalsegno.nodes.http.egress import EgressDenied, blocking_policy
+from dalsegno.nodes.http.egress import EgressDenied, EgressPolicy
 
 MESSAGE = Message("m1", "ops", 1, (Failed("e", "w", 1, "", "X", "no luck", "", ""),))
 
@@ -59,14 +59,14 @@ async def test_no_spelling_of_a_private_address_is_connected_to(
 ) -> None:
     port, met = listener
     with pytest.raises(NotDelivered, match="are blocked"):
-        await post(Receiver(f"http://{host}:{port}/"), MESSAGE, blocking_policy(), 0.0)
+        await post(Receiver(f"http://{host}:{port}/"), MESSAGE, EgressPolicy.blocking(), 0.0)
     assert met == []
 
 
 async def test_the_connector_judges_addresses_without_anybodys_help(listener: tuple[int, list[str]]) -> None:
     """Also in redirects, which the session follows by itself."""
     port, met = listener
-    clients = HttpClients(blocking_policy())
+    clients = HttpClients(EgressPolicy.blocking())
     try:
         for url in (
             f"http://127.0.0.1:{port}/",
@@ -93,7 +93,7 @@ async def test_a_name_that_resolves_to_a_private_address_is_not_connected_to(
         async def close(self) -> None:
             pass
 
-    clients = HttpClients(blocking_policy(), resolver=Pointing())
+    clients = HttpClients(EgressPolicy.blocking(), resolver=Pointing())
     try:
         with pytest.raises(EgressDenied):
             await clients.session().get(f"http://public.example:{port}/")
@@ -104,6 +104,8 @@ async def test_a_name_that_resolves_to_a_private_address_is_not_connected_to(
 
 async def test_what_the_operator_allows_is_connected_to(listener: tuple[int, list[str]]) -> None:
     port, met = listener
-    await post(Receiver(f"http://１２７.0.0.1:{port}/"), MESSAGE, blocking_policy("127.0.0.0/8"), 0.0)
-    await post(Receiver(f"http://ｌｏｃａｌｈｏｓｔ:{port}/"), MESSAGE, blocking_policy("localhost"), 0.0)
+    await post(Receiver(f"http://１２７.0.0.1:{port}/"), MESSAGE, EgressPolicy.blocking("127.0.0.0/8"), 0.0)
+    await post(
+        Receiver(f"http://ｌｏｃａｌｈｏｓｔ:{port}/"), MESSAGE, EgressPolicy.blocking("localhost"), 0.0
+    )
     assert len(met) == 2

@@ -24,7 +24,7 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.counting import check_histories, expected, outcome
 from tests.chaos.load import Load
 from tests.chaos.reporting import Report
-from tests.chaos.timetable import Timetable
+from tests.chaos.schedule_workload import ScheduleWorkload
 from tests.chaos.witness import refusals
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import wait_until
@@ -75,13 +75,13 @@ def prepared(postgres: PostgresServer) -> str:
     return url
 
 
-def scheduled(url: str, seconds: float) -> Timetable:
+def scheduled(url: str, seconds: float) -> ScheduleWorkload:
     """Schedules that are over when the storm is."""
     client = App(url)
-    timetable = Timetable.of_the_next(seconds * 0.9)
-    timetable.add_to(client)
+    schedule_workload = ScheduleWorkload.of_the_next(seconds * 0.9)
+    schedule_workload.add_to(client)
     client.close()
-    return timetable
+    return schedule_workload
 
 
 class Chaos:
@@ -180,7 +180,7 @@ def chaos(postgres: PostgresServer, folder: Path, seconds: float, restarts: int,
     """What it came to, in a few sentences."""
     chance = random.Random(5)
     url = prepared(postgres)
-    timetable = scheduled(url, seconds)
+    schedule_workload = scheduled(url, seconds)
     with Cluster(url, folder) as cluster:
         load = Load(cluster.server, executions, seconds * 0.9, random.Random(6))
         load.begin()
@@ -193,8 +193,8 @@ def chaos(postgres: PostgresServer, folder: Path, seconds: float, restarts: int,
             lambda: postgres.psql(IN_USE, DATABASE) == "", seconds=PATIENCE, what="all slots to be given back"
         )
         quiet = time.monotonic() - began
-        kinds = check(url, postgres, load, timetable.executions())
-        fired = timetable.check(postgres, DATABASE)
+        kinds = check(url, postgres, load, schedule_workload.executions())
+        fired = schedule_workload.check(postgres, DATABASE)
         checked = time.monotonic() - began - quiet
         logs = cluster.logs()
     assert sum(kinds.values()) == executions
@@ -206,7 +206,7 @@ def chaos(postgres: PostgresServer, folder: Path, seconds: float, restarts: int,
         f"{cluster.fell} processes ended by themselves while it was away\n"
         f"{executions} executions, each ended once as without faults {dict(kinds)}; "
         f"the last one {quiet:.1f} s after the last kill; checked in {checked:.1f} s\n"
-        f"{fired} times of {len(timetable.times())} schedules, each of which started one execution\n"
+        f"{fired} times of {len(schedule_workload.times())} schedules, each of which started one execution\n"
         f"commits that the store refused, by reason: {dict(Counter(each.reason for each in refusals(logs)))}\n"
         f"{logs.count('Traceback')} tracebacks in the processes' logs, 0 deadlocks in PostgreSQL's"
     )

@@ -133,7 +133,7 @@ def test_nodes_lists_types_and_parameters(invoke: Invoke) -> None:
     entries = {each["type"]: each for each in json.loads(invoke("nodes", "--json").stdout)["nodes"]}
     assert "amount" in entries["wait"]["parameters"]["properties"]
     assert "python" in entries["task"]["aliases"]
-    assert "How many units" in invoke("nodes", "wait").stdout
+    assert "Number of units" in invoke("nodes", "wait").stdout
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)

@@ -94,7 +94,7 @@ def test_an_error_of_the_code_is_to_be_mended_and_started_anew(
     said = invoke("run", f"m.py:{name}").stdout
     assert "FAILED" in said
     assert "dalsegno retry" not in said
-    assert "fix what is wrong, then start it anew with `dalsegno run …`" in said
+    assert "fix the cause, then start it again with `dalsegno run …`" in said
 
 
 @pytest.mark.parametrize("source", ["return inputs.nothing", "return [1].nope()", "return Math.max + 1"])
@@ -104,7 +104,7 @@ def test_an_error_of_a_scripts_own_text_is_no_reason_to_retry(
     write(folder, s_flow=f"{source}\n")
     said = invoke("run", "s.flow").stdout
     assert "dalsegno retry" not in said
-    assert "A retry keeps this version and its input: fix what is wrong" in said
+    assert "A retry keeps this version and its input: fix the cause" in said
 
 
 def test_what_a_task_meets_may_go_better(invoke: Invoke, folder: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_signal_that_nobody_waits_for_is_told_to_be_kept(invoke: Invoke, folde
     write(folder, s_flow=WAITING)
     invoke("run", "s.flow", "--timeout", "1s")
     said = invoke("signal", "last", "og").stdout
-    assert "it is kept: nobody waits for 'og' now (it waits for 'go')" in said
+    assert "it is kept: nothing waits for 'og' now (it waits for 'go')" in said
     told = invoke("why", "last").stdout
     assert "signal 'go' has not arrived" in told
     assert "signal 'og' has arrived and is kept: nothing waits for it now" in told
@@ -210,7 +210,7 @@ def test_a_signal_for_a_graph_is_told_to_be_kept(invoke: Invoke, folder: Path) -
         folder, a_yaml="name: a\nnodes:\n  - {id: w, type: wait, parameters: {resume: signal, signal: go}}\n"
     )
     invoke("run", "a.yaml", "--timeout", "1s")
-    assert "nobody waits for 'og' now (it waits for 'go')" in invoke("signal", "last", "og").stdout
+    assert "nothing waits for 'og' now (it waits for 'go')" in invoke("signal", "last", "og").stdout
     assert "kept" not in invoke("signal", "last", "go").stdout
 
 

@@ -60,7 +60,7 @@ def test_doctor_sees_that_the_date_was_deleted(invoke: Invoke, unsealed: str, fo
         assert store.execute("DELETE FROM record WHERE kind = 'snapshot-sealing'").rowcount == 1
     check = seals_check(invoke)
     assert check["status"] == "fail"
-    assert "is gone" in check["detail"]
+    assert "is missing" in check["detail"]
 
 
 def test_a_date_must_be_one_and_sealing_needs_a_key(

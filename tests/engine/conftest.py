@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno.testing.clock import FakeClock
-from tests.engine.desk import Desk
+from tests.engine.schedule_fixture import ScheduleFixture
 from tests.servers.sqlite import empty_sqlite
 
 
@@ -21,8 +21,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-async def desk(url: str) -> AsyncIterator[Desk]:
-    found = await Desk.open(url, FakeClock())
+async def schedule_fixture(url: str) -> AsyncIterator[ScheduleFixture]:
+    found = await ScheduleFixture.open(url, FakeClock())
     await found.deploy()
     yield found
     await found.stack.close()

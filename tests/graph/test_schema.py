@@ -8,7 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from dalsegno.graph.documents.published_schema import document_schema
+from scripts.pages.schema import document_schema
 from tests.graph.catalog import CATALOG
 from tests.graph.documents import document
 from tests.graph.test_good_documents import DAG, RFC_DOCUMENT

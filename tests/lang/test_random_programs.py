@@ -7,8 +7,8 @@ import os
 import pytest
 
 from dalsegno.lang import compile
-from dalsegno.testing.random_scripts import random_program
 from tests.lang.driver import Failed, Later, play
+from tests.lang.random_scripts import random_program
 
 TASKS = {
     "one": lambda n: 1,

@@ -403,7 +403,7 @@ def test_a_letter_that_was_taken_up_is_not_taken_up_again(stage: Stage) -> None:
     handle.terminate()
     letter = the_letter(stage, handle)
     again = gone_on(stage, handle)
-    with pytest.raises(NotFound, match="taken up"):
+    with pytest.raises(NotFound, match="continued meanwhile"):
         stage.app.host.call(DeadLetters(stage.app.engine).retry(letter.id))
     again.signal("clean")
     stage.end_of(again)

@@ -108,7 +108,7 @@ def test_task_that_ends_its_transaction_fails_without_a_retry(
 
     assert (ended.state, payer.runs) == ("FAILED", 1)
     assert ended.error["code"] == "TRANSACTION_ENDED"
-    assert "look at what it wrote" in ended.error["message"]
+    assert "check what it wrote" in ended.error["message"]
     written = ["run-1"] if "COMMIT" in statement else []
     assert ask(store_url, "SELECT name FROM payment") == written
 

@@ -137,7 +137,7 @@ def test_what_is_triggered_by_hand_stands_in_line_too(stage: Stage) -> None:
 
     call(stage, client.trigger(held))
     with pytest.raises(
-        Conflict, match=r"with another input: it was triggered and stands in line \(PENDING\)"
+        Conflict, match=r"with another input: it was triggered and waits in the queue \(PENDING\)"
     ):
         call(stage, client.trigger(held, {"customer": "ann", "door": "three"}))
     second = stage.app.handle(held)
@@ -162,7 +162,7 @@ def test_a_trigger_with_another_input_stands_in_the_line_of_that_input(
     call(stage, client.trigger(held, other))
     call(stage, client.trigger(held, other))
     call(stage, client.trigger(held))
-    with pytest.raises(Conflict, match="it was triggered and stands in line"):
+    with pytest.raises(Conflict, match="it was triggered and waits in the queue"):
         call(stage, client.trigger(held, {"customer": "ann", "door": "never"}))
 
     second = stage.app.handle(held)
@@ -312,7 +312,7 @@ def test_a_retry_whose_record_is_removed_while_it_stands_in_line_fails_and_says_
     error = ended.error or {}
     assert (ended.state, error["code"]) == ("FAILED", "NOT_FOUND")
     assert f"execution {failed.id}" in error["message"]
-    assert "start the workflow anew" in error["message"]
+    assert "start the workflow again" in error["message"]
 
 
 def test_a_script_that_is_retried_stands_in_line(stage: Stage) -> None:

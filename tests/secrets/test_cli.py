@@ -126,7 +126,7 @@ def test_rotation_from_a_passphrase_to_a_file(
     assert (made.stdout, "DALSEGNO_SECRET_KEY_FILE" in made.stderr.replace("\n", "")) == ("", True)
     assert len((folder / "keys").read_text().splitlines()) == 2
     monkeypatch.setenv(FILE_VARIABLE, "keys")
-    assert invoke("rotate").stdout == "2 sealed anew, 0 were sealed with this key already\n"
+    assert invoke("rotate").stdout == "2 sealed again, 0 were sealed with this key already\n"
     (folder / "keys").write_text((folder / "keys").read_text().splitlines()[0])
     assert json.loads(invoke("rotate", "--json").stdout) == {"rotated": [], "current": 2, "unreadable": {}}
 

@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.test_utils import TestServer, unused_port
 
 from dalsegno.nodes.http.client import HttpClients
-from dalsegno.nodes.http.egress import blocking_policy
+from dalsegno.nodes.http.egress import EgressPolicy
 from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
@@ -72,7 +72,7 @@ async def places() -> AsyncIterator[tuple[Place, Place, int]]:
 
 
 def clients_with(resolver: AbstractResolver, allow: str = f"{GOOD}/32") -> HttpClients:
-    return HttpClients(blocking_policy(allow), resolver=resolver)
+    return HttpClients(EgressPolicy.blocking(allow), resolver=resolver)
 
 
 async def get(clients: HttpClients, url: str, **parameters: Any) -> Any:

@@ -390,7 +390,7 @@ async def test_a_deleted_record_does_not_begin_the_time_anew(
     await keyless.prepare()
     assert keyless.must_seal()
     other = await ready(stack, clock, key)  # a process that starts now, and has never read the record
-    assert "is gone, though there are seals" in caplog.text
+    assert "is missing, although there are seals" in caplog.text
     with pytest.raises(SnapshotRefused):
         await other.opened(b"#00000000{}", "run-a", "hash")
 

@@ -14,7 +14,7 @@ from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.sessions import COOKIE
-from tests.server.hurry import DEADLINE, SETTINGS, executions, in_a_hurry, started, unknown, until
+from tests.server.short_deadlines import DEADLINE, SETTINGS, executions, in_a_hurry, started, unknown, until
 from tests.server.silence import Witness
 from tests.servers.postgres import PostgresServer
 
@@ -67,9 +67,9 @@ async def test_starts_whose_callers_were_told_so_happen_all_the_same(
     ("method", "path", "body", "advice"),
     [
         ("POST", "/v1/executions/{id}/signals", {"name": "x"}, "names a key in its body"),
-        ("POST", "/v1/executions/{id}/cancel", None, "Check whether it was done"),
-        ("PUT", "/v1/limits/x", {"concurrency": 1}, "Send it again: what was done already"),
-        ("DELETE", "/v1/executions/{id}", None, "Send it again: what was done already"),
+        ("POST", "/v1/executions/{id}/cancel", None, "Check whether it took effect"),
+        ("PUT", "/v1/limits/x", {"concurrency": 1}, "Send it again: a second call"),
+        ("DELETE", "/v1/executions/{id}", None, "Send it again: a second call"),
     ],
 )
 async def test_other_calls_are_told_so_too(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dalsegno.server.executions import bulk
-from tests.server.hurry import DEADLINE, executions, in_a_hurry, serving, started
+from tests.server.short_deadlines import DEADLINE, executions, in_a_hurry, serving, started
 
 
 async def test_a_worker_may_wait_for_tasks_for_as_long_as_it_says() -> None:

@@ -170,7 +170,7 @@ async def test_why_tells_when_a_dead_worker_was_heard_of_last(http: httpx.AsyncC
 
     assert reason["kind"] == "lost"
     assert "task 'dig' was running (attempt 1); its worker elsewhere is dead" in reason["sentence"]
-    assert "(last heard of at 2026-01-05T09:00:00Z); its lease has ended at " in reason["sentence"]
+    assert "(last heard of at 2026-01-05T09:00:00Z); its lease expired at " in reason["sentence"]
 
 
 async def test_why_says_running_while_the_worker_lives(http: httpx.AsyncClient, app: App) -> None:

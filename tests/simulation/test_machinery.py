@@ -15,7 +15,7 @@ from dalsegno.core.settlement import barriers
 from dalsegno.testing.simulation import Case, describe, draw, judge, run_seed, shrink
 from dalsegno.testing.simulation.__main__ import main
 from dalsegno.testing.simulation.environment.faults import Fault
-from dalsegno.testing.simulation.environment.loop import OWNER, Exhausted, Life, virtual_loop
+from dalsegno.testing.simulation.environment.loop import OWNER, Exhausted, ProcessRun, virtual_loop
 from dalsegno.testing.simulation.run_graph import observe
 from tests.simulation.graphs import diamond, graph, node, scenario
 
@@ -30,7 +30,7 @@ def test_an_hour_of_virtual_time_takes_no_time() -> None:
 
 def test_a_killed_process_stops_where_it_stands_and_never_cleans_up() -> None:
     seen: list[str] = []
-    life = Life("p")
+    process_run = ProcessRun("p")
 
     async def process() -> None:
         try:
@@ -42,10 +42,10 @@ def test_a_killed_process_stops_where_it_stands_and_never_cleans_up() -> None:
 
     async def system() -> None:
         context = contextvars.copy_context()
-        context.run(OWNER.set, life)
+        context.run(OWNER.set, process_run)
         task = asyncio.get_running_loop().create_task(process(), context=context)
         await asyncio.sleep(1)
-        life.dead = True
+        process_run.dead = True
         await asyncio.sleep(100)
         assert not task.done()
         assert seen == ["began"]

@@ -117,7 +117,7 @@ class AlertRecords:
             raise InvalidInput(f"'overlap' is from 0 to {LONGEST_OVERLAP / 86_400:g} days")
         alert = await self.get(id)
         if alert.mail:
-            raise InvalidInput(f"alert '{id}' goes by mail, which is not signed")
+            raise InvalidInput(f"alert '{id}' is sent by mail, which is not signed")
         fields = await self.vault.resolve(_name(id), _reader(id))
         before = {}
         if SECRET in fields and overlap > 0:
@@ -270,9 +270,9 @@ def failed_of(view: ExecutionView, base: str) -> Failed:
 def body_of(message: Message) -> bytes:
     """Return the body to post. Each failure is an execution, with ``id`` and ``state`` as in the API; ``execution``
     is the earlier name of ``id``."""
-    told = msgspec.to_builtins(message)
-    failures = [{"id": each["execution"], "state": "FAILED", **each} for each in told["failures"]]
-    return msgspec.json.encode({**told, "failures": failures})
+    fields = msgspec.to_builtins(message)
+    failures = [{"id": each["execution"], "state": "FAILED", **each} for each in fields["failures"]]
+    return msgspec.json.encode({**fields, "failures": failures})
 
 
 def test_message(alert: Alert, base: str) -> Message:

@@ -127,19 +127,19 @@ class Triggers:
         be called after a version is stored: the last of several deploys sees the final version."""
         if not await self._has_any(workflow):
             return ()
-        told: dict[tuple[str, str], DeployedTrigger] = {}
+        applied: dict[tuple[str, str], DeployedTrigger] = {}
         async with self._alone(workflow):
             settled, current = 0, await self._current(workflow)
             while current is not None and current.version != settled:
                 settled = current.version
                 changes = await self.would_change(workflow, current.kind, current.source)
                 for each in await self._apply_all(workflow, changes):
-                    if each.status != "unchanged" or (each.kind, each.name) not in told:
-                        told[each.kind, each.name] = each
+                    if each.status != "unchanged" or (each.kind, each.name) not in applied:
+                        applied[each.kind, each.name] = each
                 current = await self._current(workflow)
             if current is None:
                 await self._forget_all(workflow)
-        return tuple(told.values())
+        return tuple(applied.values())
 
     async def _has_any(self, workflow: str) -> bool:
         """Whether a version has created triggers, or the current one defines any."""
@@ -182,9 +182,9 @@ class Triggers:
         await self._record(
             workflow, [*wanted, *((kind, name) for kind in KINDS for name in before.names(kind))]
         )
-        told = [await self._apply(each) for each in listed]
+        applied = [await self._apply(each) for each in listed]
         await self._record(workflow, wanted)
-        return tuple(told)
+        return tuple(applied)
 
     async def deploy(
         self, workflow: str, kind: str, source: bytes, store: Callable[[], Awaitable[Definition]]
@@ -267,7 +267,7 @@ class Triggers:
         method, path = parameters.method, parameters.path.strip("/")
         if method not in METHODS:
             raise InvalidInput(
-                f"a webhook takes {', '.join(METHODS)}, not {method}: whatever opens an address calls it with GET"
+                f"a webhook takes {', '.join(METHODS)}, not {method}: everything that opens an address uses GET"
             )
         name = _webhook_id(workflow, node)
         before = await self.webhooks.find(name)

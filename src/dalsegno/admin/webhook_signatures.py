@@ -182,5 +182,5 @@ def _check_age(rule: Signature, moment: str, now: float) -> None:
     if _is_timed(rule) and abs(now - int(moment)) > rule.tolerance:
         raise StaleDelivery(
             f"the delivery was sent {abs(now - int(moment)):,.0f} s from now, more than {rule.tolerance:g} s; "
-            "someone repeats an old one, or a clock is wrong"
+            "it is an old one that was repeated, or a clock is wrong"
         )

@@ -50,11 +50,11 @@ UNCHECKABLE = (CredentialNotFound, CredentialRefused, NoSecretKey, SecretUnreada
 LONGEST_WAIT = 60.0
 """Seconds for which a delivery may wait for the result."""
 DELIVERY_FIELDS: dict[Style, str] = {"stripe": "id", "slack": "event_id"}
-"""These senders sign a repeated delivery anew: its id is in the body."""
+"""These senders sign a repeated delivery again: its id is in the body."""
 
 
 class WebhookOptions(TypedDict, total=False):
-    """Options of a webhook, beside its id and workflow."""
+    """Options of a webhook, other than its id and workflow."""
 
     path: str
     """Deliveries are sent to ``/v1/hooks/<path>``; the default path is the id."""
@@ -64,7 +64,7 @@ class WebhookOptions(TypedDict, total=False):
     """The signature scheme of the sender; default: ``github``."""
     methods: Sequence[str]
     headers: Sequence[str]
-    """Names of headers that the workflow gets, beside ``content-type`` and ``user-agent``."""
+    """Names of headers that the workflow gets, in addition to ``content-type`` and ``user-agent``."""
     delivery_header: str
     delivery_field: str | None
     """The place of a delivery's id: the same id starts the workflow once."""
@@ -87,7 +87,7 @@ class Webhook(Struct, frozen=True):
     signature: Signature
     methods: tuple[str, ...] = ("POST",)
     headers: tuple[str, ...] = ()
-    """Names of headers that the workflow gets, beside `ALWAYS_PASSED`."""
+    """Names of headers that the workflow gets, in addition to `ALWAYS_PASSED`."""
     delivery_header: str = ""
     delivery_field: str = ""
     """The place of a delivery's id: a header, or a field of the JSON body such as ``event.id``."""

@@ -31,7 +31,7 @@ BATCH = 500
 def measure_raw(path: str | Path) -> dict[str, float]:
     """Measure commits of one small row per second, and rows per second when 500 share a commit.
 
-    Creates its own file beside ``path`` and removes it.
+    Creates its own file next to ``path`` and removes it.
     """
     file = Path(path).with_name(Path(path).name + ".raw")
     connection = connect_writer(file, create=True)

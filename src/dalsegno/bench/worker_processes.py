@@ -1,4 +1,4 @@
-"""Worker processes beside the measuring one, on a shared store, started with the command that users run."""
+"""Worker processes in addition to the measuring one, on a shared store, started with the command that users run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOGETHER = 500
 
 
 @dataclass(slots=True)
-class Crew:
+class WorkerProcesses:
     """The worker processes; empty if the worker is in this process."""
 
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
@@ -51,23 +51,23 @@ class Crew:
 
 
 @asynccontextmanager
-async def at_work(app: App, processes: int | None) -> AsyncIterator[Crew]:
+async def with_workers(app: App, processes: int | None) -> AsyncIterator[WorkerProcesses]:
     """Run ``app``: with its worker in this process, or only as the client of ``processes`` worker processes."""
     if processes is None:
         async with app.running():
-            yield Crew()
+            yield WorkerProcesses()
         return
     _require_shared(app.url, processes)
     async with app.running(worker=False, scheduler=False):
-        crew = Crew()
+        workers = WorkerProcesses()
         try:
             for _ in range(processes):
-                crew.processes.append(await _start(app.url, -(-TOGETHER // processes)))
-            await _until_all_have_come(app, crew)
-            yield crew
-            crew.steps = [await _dismiss(process) for process in crew.processes]
+                workers.processes.append(await _start(app.url, -(-TOGETHER // processes)))
+            await _until_all_claim(app, workers)
+            yield workers
+            workers.steps = [await _dismiss(process) for process in workers.processes]
         finally:
-            await _end(crew)
+            await _end(workers)
 
 
 def _require_shared(url: str, processes: int) -> None:
@@ -91,13 +91,13 @@ async def _start(url: str, concurrency: int) -> asyncio.subprocess.Process:
     )
 
 
-async def _until_all_have_come(app: App, crew: Crew) -> None:
+async def _until_all_claim(app: App, workers: WorkerProcesses) -> None:
     """Wait for the first heartbeat of each process."""
-    missing = set(crew.pids)
+    missing = set(workers.pids)
     try:
         async with asyncio.timeout(PATIENCE):
             while missing := missing - await _present(app):
-                gone = [each.returncode for each in crew.processes if each.returncode is not None]
+                gone = [each.returncode for each in workers.processes if each.returncode is not None]
                 if gone:
                     raise InternalError(f"a worker process ended at once, with exit code {gone[0]}")
                 await asyncio.sleep(POLL_SECONDS)
@@ -118,9 +118,9 @@ async def _dismiss(process: asyncio.subprocess.Process) -> int:
     return int(json.loads(said)["steps"])
 
 
-async def _end(crew: Crew) -> None:
+async def _end(workers: WorkerProcesses) -> None:
     """Kill the processes left after an error or an interruption."""
-    for process in crew.processes:
+    for process in workers.processes:
         if process.returncode is None:
             process.kill()
             await process.wait()

@@ -1,4 +1,6 @@
-"""The workloads and their graphs. Each drives a real engine on a real store, with workers in or beside this process."""
+"""The workloads and their graphs. Each drives a real engine on a real store, with workers in this process or in
+others.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 from dalsegno.app import App
 from dalsegno.bench.raw_limits import raw_limits
 from dalsegno.bench.report import Meter, Report, reported
-from dalsegno.bench.worker_processes import at_work
+from dalsegno.bench.worker_processes import with_workers
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.handle import Handle
 
@@ -85,33 +87,35 @@ async def timed(started: Awaitable[Handle], deadline: float) -> float:
 async def chain(
     url: str, progress: Progress, *, executions: int = 500, steps: int = 10, processes: int | None = None
 ) -> Report:
-    """Run ``executions`` workflows of ``steps`` durable steps each, all at once; ``processes`` work beside this one."""
+    """Run ``executions`` workflows of ``steps`` durable steps each, all at once; ``processes``: number of further
+    worker processes.
+    """
     app = application(url)
-    async with at_work(app, processes) as crew:
+    async with with_workers(app, processes) as workers:
         definition = await app.adeploy(chain_document(steps))
         await asyncio.gather(*(timed(app.astart(definition.name), 60) for _ in range(20)))
         progress(f"{executions} executions × {steps} steps")
-        with crew.meter() as meter:
+        with workers.meter() as meter:
             times = await asyncio.gather(
                 *(timed(app.astart(definition.name), 600) for _ in range(executions))
             )
-    figures = {"executions": executions, "steps": steps, "seconds": meter.seconds, **crew.figures()}
+    figures = {"executions": executions, "steps": steps, "seconds": meter.seconds, **workers.figures()}
     return await reported("chain", url, executions * steps, times, meter, figures)
 
 
 async def fanout(
     url: str, progress: Progress, *, items: int = 1000, rounds: int = 5, processes: int | None = None
 ) -> Report:
-    """Run 1 → ``items`` → 1, one execution after the other; ``processes`` work beside this one."""
+    """Run 1 → ``items`` → 1, one execution after the other; ``processes``: number of further worker processes."""
     app = application(url)
-    async with at_work(app, processes) as crew:
+    async with with_workers(app, processes) as workers:
         definition = await app.adeploy(fan_out("bench-fanout"))
         payload = {"items": list(range(items))}
         await timed(app.astart(definition.name, payload), 60)
         progress(f"{rounds} rounds of 1 → {items} → 1")
-        with crew.meter() as meter:
+        with workers.meter() as meter:
             times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
-    figures = {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000, **crew.figures()}
+    figures = {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000, **workers.figures()}
     return await reported("fanout", url, items * rounds, times, meter, figures)
 
 
@@ -122,14 +126,14 @@ async def latency(url: str, progress: Progress, *, rounds: int = 500, processes:
     of the result.
     """
     app = application(url)
-    async with at_work(app, processes) as crew:
+    async with with_workers(app, processes) as workers:
         definition = await app.adeploy(chain_document(1))
         for _ in range(20):
             await timed(app.astart(definition.name), 60)
         progress(f"{rounds} executions, one after the other")
-        with crew.meter() as meter:
+        with workers.meter() as meter:
             times = [await timed(app.astart(definition.name), 60) for _ in range(rounds)]
-    figures = {"rounds": rounds, **crew.figures()}
+    figures = {"rounds": rounds, **workers.figures()}
     return await reported("latency", url, rounds, times, meter, figures)
 
 

@@ -1,7 +1,8 @@
-"""The work of ``deploy``: check workflows of every kind, compare them with the store or server, and store all or none.
+"""The work of ``deploy``: check workflows of every kind, compare them with the store or server, and store all or
+none.
 
-Findings have the lines of the document. A server checks documents and scripts itself, because its application may have
-node types of its own.
+Findings have the lines of the document. A server checks documents and scripts itself, because its application may
+have node types of its own.
 """
 
 from __future__ import annotations
@@ -89,7 +90,9 @@ def compile_document(document: Document, catalog: Catalog) -> tuple[Compiled, li
 
 
 def check_tasks(app: App, document: Document, compiled: Compiled) -> list[dict[str, Any]]:
-    """Return warnings about tasks that the given application lacks; a worker with another application may have them."""
+    """Return warnings about tasks that the given application lacks; a worker with another application may have
+    them.
+    """
     found = unknown_tasks(app, compiled.plan, compiled.definition_source, "warning", given=True)
     return located(found, document.text) if found else []
 
@@ -154,8 +157,9 @@ async def deploy_document(
 async def preview(
     where: Target, documents: Sequence[Document], *, warn_tasks: bool = False, alias: str | None = None
 ) -> list[Deployed]:
-    """Return what a deployment would do. The store is only read, and never created. A server is not asked about changes
-    of schedules and webhooks."""
+    """Return the effects of a deployment. The store is only read, and never created. Changes of schedules and
+    webhooks are not determined on a server.
+    """
     app = where.app
     is_new = where.server is None and not await store_exists(app.url)
     staged = [(document, await _stage(app, document, triggers=is_new)) for document in documents]
@@ -304,8 +308,9 @@ async def deploy_documents(
     alias: str | None = None,
     dry_run: bool = False,
 ) -> list[Deployed]:
-    """Deploy documents. ``dry_run``: return what would change and store nothing. ``warn_tasks``: warn of tasks that the
-    application lacks."""
+    """Deploy documents. ``dry_run``: return what would change and store nothing. ``warn_tasks``: warn of tasks that
+    the application lacks.
+    """
     if where.server is not None and not dry_run:
         from dalsegno.cli.run.launch import deploy_all  # noqa: PLC0415 - only who speaks HTTP pays for it
 

@@ -53,15 +53,16 @@ HINTS: dict[type[DalSegnoError], str] = {
     StoreLost: "`dalsegno doctor` shows what is at the store's path now.",
     SchemaMismatch: "`dalsegno --version` shows which version this is.",
     Unauthenticated: (
-        "Put a key into DALSEGNO_KEY. `dalsegno keys add NAME --scope run --store URL`, on the server's machine, makes "
+        "Put a key into DALSEGNO_KEY. `dalsegno keys add NAME --scope run --store URL`, on the server's "
+        "machine, makes "
         "one."
     ),
-    Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key that may do more.",
+    Forbidden: "`dalsegno keys add NAME --scope admin` on the server's machine makes a key with more rights.",
 }
 
 
 class Refusal(DalSegnoError):
-    """A command cannot do what was asked. It has its own hint."""
+    """A refusal of a command, with its own hint."""
 
     code = "DS-100"
 
@@ -134,7 +135,7 @@ class UnreadablePython(InvalidDocument):
 
 
 def report(error: BaseException, *, as_json: bool) -> int:
-    """Print the error where the user looks for it, and return the exit code."""
+    """Print the error to standard error, or as JSON to standard output, and return the exit code."""
     if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return 1

@@ -20,9 +20,9 @@ NAMED = 10
 """Processes that are named; the others are counted."""
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 HINT = (
-    "Replace them by this version first, or stop them; a worker that was killed is forgotten when its lease ends."
-    " Behind a pooler look after schedulers, and servers without a worker, too: they may not show there."
-    " --force finishes all the same, and what is older breaks."
+    "Replace them by this version first, or stop them; a killed worker is forgotten when its lease "
+    "expires. Behind a pooler also check schedulers, and servers without a worker: they may not be shown. "
+    "--force finishes anyway, and older processes break."
 )
 
 
@@ -36,7 +36,7 @@ def refuse_odd_options(*, check: bool, finish: bool, force: bool) -> None:
     if force and not finish:
         raise Refusal(
             "--force has no effect without --finish",
-            "Write `dalsegno migrate --finish --force` to remove what older processes may still use, or"
+            "Write `dalsegno migrate --finish --force` to remove even what older processes may still use, or"
             " `dalsegno migrate` alone, which removes nothing.",
         )
 
@@ -51,10 +51,10 @@ def refuse_beside_older(
     others = [each for each in connected if is_older(each.version) and each.name not in named]
     found = []
     if older:
-        found.append(f"older workers are alive: {_some([_told(each.name, each.version) for each in older])}")
+        found.append(f"older workers are alive: {_some([_label(each.name, each.version) for each in older])}")
     if others:
-        told = _some([_told(_place_of(each), each.version) for each in others])
-        found.append(f"older processes are connected: {told}")
+        described = _some([_label(_place_of(each), each.version) for each in others])
+        found.append(f"older processes are connected: {described}")
     if found:
         raise Refusal(f"the upgrade cannot be finished while {', and '.join(found)}", HINT)
 
@@ -70,8 +70,8 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split(".")) if found else ()
 
 
-def _some(told: Sequence[str]) -> str:
-    different = list(dict.fromkeys(told))
+def _some(described: Sequence[str]) -> str:
+    different = list(dict.fromkeys(described))
     more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
     return ", ".join(different[:NAMED]) + more
 
@@ -81,7 +81,7 @@ def _place_of(process: ConnectedProcess) -> str:
     return f"{name} at {process.address}" if process.address else name
 
 
-def _told(name: str, version: str | None) -> str:
+def _label(name: str, version: str | None) -> str:
     return f"{name} ({f'version {version}' if version else 'does not say its version'})"
 
 

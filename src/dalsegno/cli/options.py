@@ -218,3 +218,9 @@ class Place:
     store: str | None
     server: str | None
     app: str | None = None
+
+
+Reason: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="The reason; recorded in the history.", show_default=False),
+]

@@ -73,7 +73,7 @@ class ServerUnreachable(Unavailable):
 class NotThisServer(BadConfiguration):
     """The answer is not one that this client understands: another server, or another version of Dal Segno."""
 
-    hint = "Look at the URL, and at `dalsegno --version` here and there."
+    hint = "Check the URL, and `dalsegno --version` on both machines."
 
 
 class RouteMissing(NotThisServer):
@@ -84,7 +84,7 @@ _decode = msgspec.json.Decoder(Problem).decode
 
 
 def read_problem(content: bytes) -> Problem | None:
-    """Return the problem document; None if the body is none of Dal Segno's."""
+    """Return the problem document; None if the body is not one of Dal Segno."""
     try:
         return _decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -272,7 +272,7 @@ class Transport:
         asked = f"{response.request.method} {response.request.url.path}"
         name, _, version = response.headers.get("server", "").partition("/")
         if name != "dalsegno":
-            return f"what answers at {self.url} is not a Dal Segno server: {what} to {asked}"
+            return f"the program at {self.url} is not a Dal Segno server: {what} to {asked}"
         return f"the server at {self.url} is version {version}, this client {__version__}: {what} to {asked}"
 
 

@@ -1,4 +1,4 @@
-"""Diagnosis of an execution from its rows: what it waits for, and what would help (the answer of ``why``).
+"""Diagnosis of an execution from its rows: what it waits for, and the remedy (the answer of ``why``).
 
 The engine computes it once. Command line, API and client only display its fields.
 """
@@ -45,7 +45,7 @@ WaitKind = Literal[
 Subject = Literal[
     "", "execution", "program", "node", "task", "timer", "signal", "approval", "child", "schedule", "limit"
 ]
-"""The kind of thing that ``node`` of a `Wait` names. ``limit``: a time limit around an await."""
+"""The kind of object that ``node`` of a `Wait` names. ``limit``: a time limit around an await."""
 
 WHEN_RESUMED = "it continues when the execution is resumed"
 """The end of a sentence about something that only a pause holds back."""
@@ -68,7 +68,9 @@ class Wait(Struct, frozen=True):
     expected: int | None = None
     count: int = 1
     open: tuple[str, ...] = ()
-    """For a barrier: the branches that have not arrived, each by the node or item it comes from; the first few only."""
+    """For a barrier: the branches that have not arrived, each by the node or item it comes from; the first few
+    only.
+    """
     execution: str | None = None
     """For a reason that comes from a child: the child's execution id."""
     is_remote: bool = False
@@ -94,7 +96,7 @@ class Wait(Struct, frozen=True):
     text: str = ""
     """Source text of that line."""
     hint: str = ""
-    """What a person can do about it. Commands stand in backticks."""
+    """The remedy, for people. Commands are in backticks."""
     commands: tuple[str, ...] = ()
     """The commands in the hint, without the options that select the store or the server."""
 

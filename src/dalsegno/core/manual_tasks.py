@@ -114,6 +114,6 @@ def cannot_complete(node: Node) -> str | None:
     if node.control not in CHOOSING:
         return None
     return (
-        f"node '{node.id}' ({node.type}) decides where the graph goes on, which its output alone does not say; fail, "
-        "skip or requeue it"
+        f"node '{node.id}' ({node.type}) chooses among its edges, which its output alone does not "
+        f"determine; fail, skip or requeue it"
     )

@@ -53,7 +53,7 @@ class CancelOrder(Struct, frozen=True, omit_defaults=True):
 
 
 class CleanupLetter(Struct, frozen=True):
-    """Why a person should look at an execution that has ended."""
+    """The reason why an ended execution needs attention."""
 
     reason: str
     at: float

@@ -56,8 +56,8 @@ def submit(
 ) -> Transition:
     """Create an execution that does not begin yet.
 
-    ``due``: when it begins by itself. ``limit``: it queues for a slot of that key, from ``due`` or from now on,
-    and holds the slot until it ends.
+    ``due``: when it begins without a trigger. ``limit``: it queues for a slot of that key, from ``due`` or from now
+    on, and holds the slot until it ends.
     """
     effects: list[Effect] = [CreateExecution(new, pending=True)]
     body = body or StartToken()

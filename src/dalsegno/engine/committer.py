@@ -151,7 +151,7 @@ class Gathering:
         return batch
 
     def finished(self, batch: Batch) -> None:
-        """Count a batch as no longer in flight, whatever its outcome."""
+        """Count a batch as no longer in flight, regardless of its outcome."""
         self.sent -= batch.weight
         if self._at_once > 1:
             self._touched.difference_update([entry[0].execution for entry in batch])
@@ -343,8 +343,8 @@ LONG_BATCH_SECONDS = 0.2
 ALONE_AFTER = 5.0
 """Seconds without a transition of another workflow after which a workflow counts as alone."""
 OVERDUE = 0.05
-"""Seconds without a new batch after which waiting transitions are sent beside the batches in flight, however few they
-are. While batches follow each other, one more would only slow them down.
+"""Seconds without a new batch after which waiting transitions are sent in addition to the batches in flight,
+however few they are. While batches follow each other, one more would only slow them down.
 """
 LONGEST_OVERDUE = 0.25
 """The same limit where even a small batch takes longer."""
@@ -436,7 +436,7 @@ class Committer:
         return self._sent_at + min(max(small_batch, OVERDUE), LONGEST_OVERDUE)
 
     def _send_overdue(self) -> None:
-        """Send waiting transitions beside the batches in flight if those take long."""
+        """Send waiting transitions in addition to the batches in flight if those take long."""
         self._overdue = None
         loop = asyncio.get_running_loop()
         is_late = loop.time() >= self._overdue_at() and 0 < len(self._senders) <= self._at_once
@@ -446,7 +446,7 @@ class Committer:
             self._schedule_overdue()
 
     async def commit_within(self, transaction: StepTransaction, transition: Transition) -> Outcome:
-        """Commit one transition in its own transaction, beside the batches."""
+        """Commit one transition in its own transaction, outside the batches."""
         outcome = await transaction.commit(transition)
         if isinstance(outcome, Applied):
             self._on_applied(transition, outcome)

@@ -2,8 +2,8 @@
 
 - Concurrent callers that need the same definition share one read of the store.
 - A script inside a graph is a definition of its own, stored with the graph it belongs to.
-- The text of a graph, YAML with its comments, is stored beside the definition, which holds only the content. The text
-  belongs to the content hash: deploying the same content with a different text replaces the text.
+- The text of a graph, YAML with its comments, is stored next to the definition, which holds only the content. The
+  text belongs to the content hash: deploying the same content with a different text replaces the text.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_of
 from dalsegno.engine.worker.directory import LiveWorkers, describe, worker_name
 from dalsegno.engine.worker.focused_broker import FocusedBroker
 from dalsegno.engine.worker.heartbeat import Heartbeat, RetiredNames
-from dalsegno.engine.worker.missing_tasks import MissingTasks, TakingUp
+from dalsegno.engine.worker.missing_tasks import LackingTokensWaker, MissingTasks
 from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import BadConfiguration, OperatorError, StoreLost
 from dalsegno.model.effect import DropTokens, FinishExecution
@@ -360,7 +360,7 @@ class Engine:
     def _task_names(self) -> Sequence[str]:
         return self._tasks.names() if self._tasks is not None else ()
 
-    def _taking_up(self) -> TakingUp:
+    def _taking_up(self) -> LackingTokensWaker:
         broker, queues = self._broker, self.settings.queues
 
         def is_ours(trouble: StuckReason) -> bool:
@@ -371,7 +371,7 @@ class Engine:
                 return broker.follows(trouble.execution)
             return trouble.queue in queues
 
-        return TakingUp(self.stack.records, self.committer.commit, self._offers, is_ours)
+        return LackingTokensWaker(self.stack.records, self.committer.commit, self._offers, is_ours)
 
     def _start_role(
         self, name: str, role: Callable[[], Awaitable[None]], may_continue: Callable[[], bool] = lambda: True

@@ -92,7 +92,7 @@ class OpenScope(Struct, frozen=True, gc=False, tag=True):
 
 
 class EndScope(Struct, frozen=True, gc=False, tag=True):
-    """End an item's scope now, whatever is still live in it. ``trip`` also opens the barrier at once."""
+    """End an item's scope now, even if tokens are still live in it. ``trip`` also opens the barrier at once."""
 
     scope: str
     data: bytes
@@ -250,9 +250,9 @@ class SettlePromise(Struct, frozen=True, gc=False, tag=True):
 
     Takes the next inbox number, and makes the resume token ready if the wake condition holds and there is none
     yet. A promise that the machine cannot reach any more, or that has its completion already, is left alone; the
-    rest of the transition applies. ``repeatable``: it may come twice, or beside another for the same promise; the
-    first one counts, and a command that begins with another one for a settled promise is ``AlreadyApplied`` as a
-    whole.
+    rest of the transition applies. ``repeatable``: it may come twice, or in addition to another for the same
+    promise; the first one counts, and a command that begins with another one for a settled promise is
+    ``AlreadyApplied`` as a whole.
     """
 
     completion: Completion
@@ -286,7 +286,7 @@ class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
 
 
 class HurryToken(Struct, frozen=True, gc=False, tag=True):
-    """Make a token ready at once that is parked only until its time: what it was put off for is available.
+    """Make a token ready at once that was postponed and is parked only until its time, because its task is available.
 
     ``attempt``: a token that was tried since waits for its next try, and is left alone. If the token is gone,
     nothing happens, and a command that begins with this is ``AlreadyApplied``.
@@ -312,7 +312,7 @@ class RequestCancel(Struct, frozen=True, gc=False, tag=True):
 
 
 class DropTokens(Struct, frozen=True, gc=False, tag=True):
-    """Drop these tokens, whatever their state.
+    """Drop these tokens, regardless of their state.
 
     Those that do not exist or are done are passed over, and so is the machine's resume token. The history records
     ``TaskCancelled`` for each task.
@@ -333,7 +333,7 @@ class ReplaceTags(Struct, frozen=True, gc=False, tag=True):
 
 
 class WakeMachine(Struct, frozen=True, gc=False, tag=True):
-    """Make the resume token of a suspended script ready, whatever it waits for; used by the reconciler.
+    """Make the resume token of a suspended script ready, regardless of its wake condition; used by the reconciler.
 
     A command that begins with it is ``AlreadyApplied`` if there is such a token already, or no machine.
     """

@@ -30,7 +30,9 @@ def execution_id_for_key(workflow: str, key: str) -> str:
 
 
 def repeated_execution_id(execution: str, key: str) -> str:
-    """Return the same id for two retries or reruns of an execution with the same key, or two triggers of a schedule."""
+    """Return the same id for two retries or reruns of an execution with the same key, or two triggers of a
+    schedule.
+    """
     return derive("again", execution, key)
 
 
@@ -55,7 +57,7 @@ def resume_token_id(execution: str, version: int) -> str:
 
 
 def arrival_id(token: str) -> str:
-    """Return the id of the stored output that holds what a parked token was waiting for."""
+    """Return the id of the stored output that holds the arrival for a parked token."""
     return f"{token}/arrival"
 
 

@@ -116,9 +116,9 @@ def _key(value: object) -> str:
 def as_option(concurrency: Concurrency) -> dict[str, object]:
     """Return the option in the form that `read_concurrency` reads."""
     allows = concurrency.allows
-    told = {
+    given = {
         "key": concurrency.key,
         "limit": allows.concurrency,
         "rate": show_rate(allows.rate) if allows.rate is not None else None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in given.items() if value is not None}

@@ -240,7 +240,7 @@ class Ledger(Protocol):
         """
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
-        """Return the ready tokens of one execution: what a reconciler announces again."""
+        """Return the ready tokens of one execution, which a reconciler announces again."""
 
     async def sweep(self, limit: int = 500) -> int:
         """Remove rows of ended executions, at most ``limit`` of them; return how many were removed.

@@ -17,7 +17,9 @@ class Neighbours(Protocol):
         """Return the seconds between two polls of a timer or outbox loop: the more reliable the hints, the longer."""
 
     def announce_due(self, at: float) -> None:
-        """Report that a commit of this process parked something that comes due at this moment of the ledger's clock."""
+        """Report that a commit of this process parked something that comes due at this moment of the ledger's
+        clock.
+        """
 
     def announce_outbox(self) -> None:
         """Report that a commit of this process wrote into the outbox."""
@@ -26,7 +28,7 @@ class Neighbours(Protocol):
         """Report that a commit of this process ended this execution."""
 
     def announce_round(self) -> None:
-        """Report that this process has just looked for overdue work of others, due timers included."""
+        """Report that this process has just polled for overdue work of others, due timers included."""
 
     def watch_endings(self) -> None:
         """Ask for hints about endings: this process waits for an execution to end."""

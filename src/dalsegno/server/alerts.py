@@ -86,7 +86,7 @@ async def _serve(alerting: Alerting, over: asyncio.Event) -> None:
             return  # the process is stopping
         except OperatorError as error:
             logger.warning("alerts are delayed: %s", error)
-        except Exception:  # a bug here must not stop all alerts for good
+        except Exception:  # a bug here must not stop all alerts permanently
             logger.exception("alerts are delayed")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pause):

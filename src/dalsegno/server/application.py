@@ -102,7 +102,7 @@ async def _serve(services: ServerServices, over: asyncio.Event) -> None:
         except OperatorError as error:
             logger.warning("the audit log is delayed: %s", error)
             pause = RETRY_SECONDS
-        except Exception:  # a bug here must not stop the audit log for good
+        except Exception:  # a bug here must not stop the audit log permanently
             logger.exception("the audit log is delayed")
             pause = RETRY_SECONDS
         with contextlib.suppress(TimeoutError):
@@ -189,7 +189,7 @@ def checks_of(settings: ServerSettings) -> OffloadLimits:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The roles that run in this process beside the server."""
+    """The roles that run in this process in addition to the server."""
 
     worker: bool = True
     scheduler: bool = True

@@ -75,7 +75,9 @@ def no_answer_within(seconds: float) -> Unavailable:
 
 def _log_end(task: asyncio.Task[None]) -> None:
     if task.cancelled():
-        logger.warning("%s was given up: the server stops, and its outcome is unknown", task.get_name())
+        logger.warning(
+            "%s was abandoned because the server is stopping; its outcome is unknown", task.get_name()
+        )
     elif (error := task.exception()) is not None:
         logger.error("%s failed after its caller had disconnected", task.get_name(), exc_info=error)
 

@@ -17,8 +17,9 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     names: tuple[str, ...] = ()
-    """Names under which the server is reached, beside its own address: the allowed values of ``Host``. ``*`` allows
-    every name, once there are keys."""
+    """Names under which the server is reached, in addition to its own address: the allowed values of ``Host``.
+    ``*`` allows every name, once there are keys.
+    """
     origins: tuple[str, ...] = ()
     """Other origins whose pages may call the server, such as ``https://ops.example.com``."""
     body_bytes: int = 16 * 1024 * 1024
@@ -26,7 +27,8 @@ class ServerSettings:
     body_seconds: float = 30.0
     """Time in which a request's body must have arrived."""
     header_seconds: float = 15.0
-    """Time in which a request's line and headers must have arrived; a connection that sends nothing is closed then."""
+    """Time in which a request's line and headers must have arrived; a connection that sends nothing is closed then.
+    """
     idle_seconds: int = 75
     """Time after which a connection without a further request is closed: longer than the timeout of common load
     balancers (60 s), which would otherwise send requests into connections that are being closed."""

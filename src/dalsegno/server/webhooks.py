@@ -144,14 +144,14 @@ def _members(body: Raw) -> dict[str, Raw] | None:
 
 def _payload(webhook: Webhook, delivery: Delivery, body: Any) -> Raw:
     passed = (*ALWAYS_PASSED, *webhook.headers)
-    told = {
+    fields = {
         "body": body,
         "query": _fields(delivery.query),
         "headers": {name: delivery.headers[name] for name in passed if name in delivery.headers},
         "method": delivery.method,
         "path": delivery.path,
     }
-    return Raw(msgspec.json.encode(told))
+    return Raw(msgspec.json.encode(fields))
 
 
 async def _body(delivery: Delivery, offload: Offload) -> Any:

@@ -65,7 +65,7 @@ class SignalFact(Struct, frozen=True):
 
 
 class Rows(Struct, frozen=True):
-    """The rows of an execution beside its own row, as of its last event."""
+    """The rows of an execution other than its own row, as of its last event."""
 
     tokens: tuple[TokenFact, ...] = ()
     """Consumed tokens may or may not be included."""

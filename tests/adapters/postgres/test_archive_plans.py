@@ -72,7 +72,7 @@ async def test_listings_walk_indexes_in_order(crowd: PostgresStore, name: str) -
 
     assert not [line for line in plan if "Seq Scan" in line or "Bitmap" in line], plan
     sorts = sum("Sort Key" in line for line in plan)
-    assert sorts <= bool(MERGED.match(name)) + (name in SHORT_SORTS or name == "listing.seldom_word"), plan
+    assert sorts <= bool(MERGED.match(name)) + (name in SHORT_SORTS or name == "listing.rarest_word"), plan
 
 
 @pytest.mark.parametrize("name", OTHERS)

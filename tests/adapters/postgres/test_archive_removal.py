@@ -19,7 +19,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import act_beside, until_somebody_waits
-from tests.adapters.postgres.past import (
+from tests.adapters.postgres.old_partitions import (
     left_in,
     partitions,
     pass_days,
@@ -322,9 +322,9 @@ async def test_two_processes_drop_the_same_day(store: PostgresStore) -> None:
     await pass_days(store, 3)
     both = [days.Days(store), days.Days(store)]
     for one in both:
-        one.doomed.add(day)
+        one.removable.add(day)
 
-    while any(one.doomed for one in both):  # one may have to try again
+    while any(one.removable for one in both):  # one may have to try again
         await asyncio.gather(*(one.drop() for one in both))
 
     assert name_of("event", day) not in await partitions(store)

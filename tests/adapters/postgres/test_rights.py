@@ -12,7 +12,7 @@ from dalsegno.adapters.postgres.archive.partitions import make_ahead, missing_am
 from dalsegno.adapters.postgres.store import day_at
 from dalsegno.errors import StoreReadOnly
 from dalsegno.testing.clock import FakeClock
-from tests.adapters.postgres.past import partitions, pass_days, put_ended, rows_of
+from tests.adapters.postgres.old_partitions import partitions, pass_days, put_ended, rows_of
 from tests.servers.postgres import SUPERUSER, PostgresServer
 
 SCRIPT = """

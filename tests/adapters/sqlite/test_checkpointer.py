@@ -114,7 +114,7 @@ def test_checkpointer_says_what_it_could_not_do(file: Path, caplog: pytest.LogCa
         waited.wait(0.02)
     checkpointer.close()
 
-    assert "could not be folded into its file" in caplog.text
+    assert "could not be written into its file" in caplog.text
 
 
 UNWRITABLE = """

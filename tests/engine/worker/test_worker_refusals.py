@@ -106,7 +106,7 @@ def test_step_that_cannot_even_be_put_off_is_handed_back(
         gate.open()
 
         assert handle.result(timeout=30) == 1
-    assert "refuses even to put off" in caplog.text
+    assert "refuses even to postpone" in caplog.text
 
 
 def test_step_that_this_process_cannot_run_is_handed_back_where_it_cannot_be_put_off(

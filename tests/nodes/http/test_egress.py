@@ -10,7 +10,7 @@ from dalsegno.errors import BadConfiguration
 from dalsegno.nodes.http.egress import (
     ALLOW_EVERYTHING,
     EgressDenied,
-    blocking_policy,
+    EgressPolicy,
     is_public,
     literal_address,
     policy_from_environment,
@@ -32,7 +32,7 @@ from dalsegno.nodes.http.egress import (
 def test_what_is_not_public_is_blocked(address: str) -> None:
     assert not is_public(ip_address(address))
     with pytest.raises(EgressDenied):
-        blocking_policy().check("host", ip_address(address))
+        EgressPolicy.blocking().check("host", ip_address(address))
     assert ALLOW_EVERYTHING.permits("host", ip_address(address))
 
 
@@ -49,7 +49,7 @@ def test_what_is_not_public_is_blocked(address: str) -> None:
     ],
 )
 def test_what_is_public_is_permitted(address: str) -> None:
-    assert blocking_policy().permits("host", ip_address(address))
+    assert EgressPolicy.blocking().permits("host", ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_allow_list(allow: str, host: str, address: str, permitted: bool) ->
 @pytest.mark.parametrize("entry", ["http://x", "host:80", "10.0.0.0/99", "10.0.0", "a/b"])
 def test_a_bad_entry_of_the_allow_list_is_named(entry: str) -> None:
     with pytest.raises(BadConfiguration, match="DALSEGNO_EGRESS_ALLOW"):
-        blocking_policy(entry)
+        EgressPolicy.blocking(entry)
 
 
 def test_without_the_variable_everything_private_is_blocked() -> None:

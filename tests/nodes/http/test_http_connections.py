@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.test_utils import TestServer, unused_port
 
 from dalsegno.nodes.http.client import HttpClients
-from dalsegno.nodes.http.egress import EgressPolicy, blocking_policy
+from dalsegno.nodes.http.egress import EgressPolicy
 from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import run_node
@@ -152,21 +152,25 @@ async def test_a_redirect_on_the_same_host_keeps_what_authorises(
     "host", ["127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]"]
 )
 async def test_loopback_is_blocked_in_every_spelling(server: TestServer, with_policy: Any, host: str) -> None:
-    failure = await failure_of(with_policy(blocking_policy()), f"http://{host}:{server.port}/echo")
+    failure = await failure_of(with_policy(EgressPolicy.blocking()), f"http://{host}:{server.port}/echo")
     assert (failure.code, failure.retryable) == ("HTTP_EGRESS_BLOCKED", False)
     assert "DALSEGNO_EGRESS_ALLOW" in failure.message
 
 
 @pytest.mark.parametrize("allow", ["127.0.0.0/8", "10.0.0.0/8,127.0.0.1", "127.0.0.*"])
 async def test_an_allowed_address_is_reached(server: TestServer, with_policy: Any, allow: str) -> None:
-    assert (await fetch(with_policy(blocking_policy(allow)), str(server.make_url("/echo"))))["status"] == 200
+    assert (await fetch(with_policy(EgressPolicy.blocking(allow)), str(server.make_url("/echo"))))[
+        "status"
+    ] == 200
 
 
 async def test_a_public_name_that_points_to_loopback_is_blocked(server: TestServer, with_policy: Any) -> None:
     resolver = ScriptedResolver(innocent_example=["127.0.0.1"])
     url = f"http://innocent.example:{server.port}/echo"
-    assert (await failure_of(with_policy(blocking_policy(), resolver), url)).code == "HTTP_EGRESS_BLOCKED"
-    allowed = with_policy(blocking_policy("innocent.example"), resolver)
+    assert (
+        await failure_of(with_policy(EgressPolicy.blocking(), resolver), url)
+    ).code == "HTTP_EGRESS_BLOCKED"
+    allowed = with_policy(EgressPolicy.blocking("innocent.example"), resolver)
     assert (await fetch(allowed, url))["status"] == 200
 
 
@@ -175,7 +179,7 @@ async def test_the_connection_goes_to_the_address_that_was_checked(
 ) -> None:
     """A name that changes its address after the check cannot matter: it is asked once, and that answer is used."""
     resolver = ScriptedResolver(changing_example=["127.0.0.1"])
-    clients = with_policy(blocking_policy("127.0.0.1/32"), resolver)
+    clients = with_policy(EgressPolicy.blocking("127.0.0.1/32"), resolver)
     assert (await fetch(clients, f"http://changing.example:{server.port}/echo"))["status"] == 200
     assert resolver.asked == ["changing.example"]
 
@@ -184,7 +188,7 @@ async def test_of_several_addresses_only_permitted_ones_are_used(
     server: TestServer, with_policy: Any
 ) -> None:
     resolver = ScriptedResolver(mixed_example=["10.255.255.1", "127.0.0.1"])
-    clients = with_policy(blocking_policy("127.0.0.1"), resolver)
+    clients = with_policy(EgressPolicy.blocking("127.0.0.1"), resolver)
     assert (await fetch(clients, f"http://mixed.example:{server.port}/echo", timeout=5))["status"] == 200
 
 
@@ -197,14 +201,16 @@ async def test_a_redirect_to_a_blocked_address_is_not_followed(
     resolver = ScriptedResolver(
         outer_example=["127.0.0.1"], inner_example=["10.0.0.1"], localhost=["127.0.0.1"]
     )
-    clients = with_policy(blocking_policy("outer.example"), resolver)
+    clients = with_policy(EgressPolicy.blocking("outer.example"), resolver)
     url = f"http://outer.example:{server.port}/redirect/302"
     failure = await failure_of(clients, url, query={"to": target})
     assert failure.code == "HTTP_EGRESS_BLOCKED"
 
 
 async def test_the_next_page_obeys_the_policy(server: TestServer, with_policy: Any) -> None:
-    clients = with_policy(blocking_policy("outer.example"), ScriptedResolver(outer_example=["127.0.0.1"]))
+    clients = with_policy(
+        EgressPolicy.blocking("outer.example"), ScriptedResolver(outer_example=["127.0.0.1"])
+    )
     url = f"http://outer.example:{server.port}/raw"
     query = {"type": "application/json", "body": '{"next": "http://10.0.0.1/"}'}
     failure = await failure_of(clients, url, query=query, pagination={"next_url_path": "body.next"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.stage import Stage
-from tests.scenarios.transactions.till import Till
+from tests.scenarios.transactions.own_table import OwnTable
 from tests.servers.sqlite import empty_sqlite
 
 
@@ -20,5 +20,5 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def till(stage: Stage, store_url: str) -> Till:
-    return Till(stage, store_url)
+def own_table(stage: Stage, store_url: str) -> OwnTable:
+    return OwnTable(stage, store_url)

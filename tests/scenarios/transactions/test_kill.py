@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dalsegno import App
-from tests.scenarios.transactions.till import fetch
+from tests.scenarios.transactions.own_table import fetch
 
 PROGRAM = """
 import asyncio, sys

@@ -9,7 +9,7 @@ import pytest
 from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Outcome, Transition
 from tests.scenarios.documents import graph, task
-from tests.scenarios.transactions.till import Till
+from tests.scenarios.transactions.own_table import OwnTable
 from tests.waiting import until
 
 GRAPH = graph("a > b", {"a": task("pay", "{{ $trigger }}"), "b": task("echo", "{{ $a }}")})
@@ -22,9 +22,9 @@ SCRIPT = """workflow paying(inputs) {
 
 @pytest.mark.parametrize("kind", ["graph", "script"])
 def test_what_a_committed_step_spawned_is_run_though_its_answer_is_lost(
-    till: Till, kind: str, monkeypatch: pytest.MonkeyPatch
+    own_table: OwnTable, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = till.stage.app.engine
+    engine = own_table.stage.app.engine
     committer, worker = engine.committer, engine.worker
     assert worker is not None
     commit_within = committer.commit_within
@@ -38,8 +38,10 @@ def test_what_a_committed_step_spawned_is_run_though_its_answer_is_lost(
 
     monkeypatch.setattr(committer, "commit_within", lose_the_first_answer)
     inputs = {"name": "a", "amount": 5}
-    ended = till.stage.run(GRAPH, inputs) if kind == "graph" else till.stage.run_script(SCRIPT, inputs)
+    ended = (
+        own_table.stage.run(GRAPH, inputs) if kind == "graph" else own_table.stage.run_script(SCRIPT, inputs)
+    )
 
     assert (ended.state, ended.output) == ("COMPLETED", "paid a"), ended.error
-    assert (len(lost), till.runs, till.paid()) == (1, 1, [("a", 5)])
+    assert (len(lost), own_table.runs, own_table.paid()) == (1, 1, [("a", 5)])
     until(lambda: not worker.running, "what broke is handed back")

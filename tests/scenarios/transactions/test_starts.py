@@ -12,15 +12,15 @@ import pytest
 
 from dalsegno import App
 from dalsegno.errors import NotFound, UsageError
-from tests.scenarios.transactions.till import INSERT, Till
+from tests.scenarios.transactions.own_table import INSERT, OwnTable
 
 
-def start_within(till: Till, *, commit: bool) -> str:
+def start_within(own_table: OwnTable, *, commit: bool) -> str:
     """The id of an execution started beside a row of the user's own, in one transaction."""
-    app = till.stage.app
+    app = own_table.stage.app
     app.deploy_script("workflow later(inputs) {\n  return inputs.n\n}\n")
-    if not till.on_postgres:
-        path = till.url.removeprefix("sqlite:///")
+    if not own_table.on_postgres:
+        path = own_table.url.removeprefix("sqlite:///")
         connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(INSERT.format(name="order", amount=1))
@@ -28,16 +28,16 @@ def start_within(till: Till, *, commit: bool) -> str:
         connection.execute("COMMIT" if commit else "ROLLBACK")
         connection.close()
         return handle.id
-    return asyncio.run_coroutine_threadsafe(_start_on_postgres(till, commit), _loop(app)).result(60)
+    return asyncio.run_coroutine_threadsafe(_start_on_postgres(own_table, commit), _loop(app)).result(60)
 
 
-async def _start_on_postgres(till: Till, commit: bool) -> str:
-    connection = await asyncpg.connect(till.url)
+async def _start_on_postgres(own_table: OwnTable, commit: bool) -> str:
+    connection = await asyncpg.connect(own_table.url)
     try:
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute('SET LOCAL search_path = public, "$user"')
-        handle = await till.stage.app.with_options(connection=connection).astart("later", n=7)
+        handle = await own_table.stage.app.with_options(connection=connection).astart("later", n=7)
         await connection.execute(INSERT.format(name="order", amount=1))
         assert await connection.fetchval("SHOW search_path") == 'public, "$user"', "the caller's own settings"
         await (transaction.commit() if commit else transaction.rollback())
@@ -51,28 +51,28 @@ def _loop(app: App) -> asyncio.AbstractEventLoop:
     return app.host.loop
 
 
-def test_start_is_there_once_the_caller_commits(till: Till) -> None:
-    execution = start_within(till, commit=True)
+def test_start_is_there_once_the_caller_commits(own_table: OwnTable) -> None:
+    execution = start_within(own_table, commit=True)
 
-    assert till.stage.app.handle(execution).result(30) == 7
-    assert till.paid() == [("order", 1)]
+    assert own_table.stage.app.handle(execution).result(30) == 7
+    assert own_table.paid() == [("order", 1)]
 
 
-def test_start_that_the_caller_undoes_never_was(till: Till) -> None:
-    execution = start_within(till, commit=False)
+def test_start_that_the_caller_undoes_never_was(own_table: OwnTable) -> None:
+    execution = start_within(own_table, commit=False)
 
     with pytest.raises(NotFound):
-        till.stage.app.handle(execution).status()
-    assert till.paid() == []
+        own_table.stage.app.handle(execution).status()
+    assert own_table.paid() == []
 
 
-def test_start_needs_a_transaction_of_the_caller(till: Till) -> None:
-    app = till.stage.app
+def test_start_needs_a_transaction_of_the_caller(own_table: OwnTable) -> None:
+    app = own_table.stage.app
     app.deploy_script("workflow later(inputs) {\n  return inputs.n\n}\n")
     with pytest.raises(UsageError, match="takes a"):
         app.with_options(connection=object()).start("later", n=1)
-    if not till.on_postgres:
-        connection = sqlite3.connect(till.url.removeprefix("sqlite:///"), check_same_thread=False)
+    if not own_table.on_postgres:
+        connection = sqlite3.connect(own_table.url.removeprefix("sqlite:///"), check_same_thread=False)
         with pytest.raises(UsageError, match="begin a transaction"):
             app.with_options(connection=connection).start("later", n=1)
         connection.close()

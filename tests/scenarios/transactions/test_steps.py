@@ -10,57 +10,57 @@ import pytest
 from dalsegno import NodeContext
 from tests.scenarios.documents import graph, task
 from tests.scenarios.stage import Stage
-from tests.scenarios.transactions.till import INSERT, Till
+from tests.scenarios.transactions.own_table import INSERT, OwnTable
 
 GRAPH = graph("a > b", {"a": task("pay", "{{ $trigger }}"), "b": task("echo", "{{ $a }}")})
 SCRIPT = 'workflow paying(inputs) {\n  return await Task.run("pay", inputs)\n}\n'
 KINDS = ("graph", "script")
 
 
-def run(till: Till, kind: str, name: str = "a", amount: int = 5) -> Any:
+def run(own_table: OwnTable, kind: str, name: str = "a", amount: int = 5) -> Any:
     inputs = {"name": name, "amount": amount}
     if kind == "graph":
-        return till.stage.run(GRAPH, inputs)
-    return till.stage.run_script(SCRIPT, inputs)
+        return own_table.stage.run(GRAPH, inputs)
+    return own_table.stage.run_script(SCRIPT, inputs)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_work_and_step_are_stored_together(till: Till, kind: str) -> None:
-    ended = run(till, kind)
+def test_work_and_step_are_stored_together(own_table: OwnTable, kind: str) -> None:
+    ended = run(own_table, kind)
 
     assert (ended.state, ended.output) == ("COMPLETED", "paid a"), ended.error
-    assert till.paid() == [("a", 5)]
+    assert own_table.paid() == [("a", 5)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_run_that_fails_after_its_work_leaves_nothing_of_it(till: Till, kind: str) -> None:
+def test_run_that_fails_after_its_work_leaves_nothing_of_it(own_table: OwnTable, kind: str) -> None:
     async def fails_twice(number: int) -> None:
         if number <= 2:
             raise RuntimeError("not yet")
 
-    till.then = fails_twice
-    ended = run(till, kind)
+    own_table.then = fails_twice
+    ended = run(own_table, kind)
 
-    assert (ended.state, till.runs) == ("COMPLETED", 3)
-    assert till.paid() == [("a", 5)]
+    assert (ended.state, own_table.runs) == ("COMPLETED", 3)
+    assert own_table.paid() == [("a", 5)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_work_that_the_database_refuses_is_the_failure_of_the_task(till: Till, kind: str) -> None:
-    till.execute(INSERT.format(name="a", amount=1))
+def test_work_that_the_database_refuses_is_the_failure_of_the_task(own_table: OwnTable, kind: str) -> None:
+    own_table.execute(INSERT.format(name="a", amount=1))
 
-    ended = run(till, kind)
+    ended = run(own_table, kind)
 
-    assert (ended.state, till.runs) == ("FAILED", 4), "and it was tried again as often as the task says"
+    assert (ended.state, own_table.runs) == ("FAILED", 4), "and it was tried again as often as the task says"
     assert "payment" in ended.error["message"]
-    assert till.paid() == [("a", 1)]
+    assert own_table.paid() == [("a", 1)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_run_that_lost_its_lease_leaves_nothing(till: Till, kind: str) -> None:
+def test_run_that_lost_its_lease_leaves_nothing(own_table: OwnTable, kind: str) -> None:
     """It is run again elsewhere, and the late one is refused with all it wrote."""
-    door = till.stage.door("late")
-    engine = till.stage.app.engine
+    door = own_table.stage.door("late")
+    engine = own_table.stage.app.engine
 
     async def loses_its_lease(number: int) -> None:
         if number == 1:
@@ -69,10 +69,10 @@ def test_run_that_lost_its_lease_leaves_nothing(till: Till, kind: str) -> None:
             await engine.stack.broker.announce(lost)
             await door.passing("first")
 
-    till.then = loses_its_lease
+    own_table.then = loses_its_lease
     inputs = {"name": "a", "amount": 5}
-    stage = till.stage
-    if not till.on_postgres:
+    stage = own_table.stage
+    if not own_table.on_postgres:
         handle = stage.start(GRAPH, inputs) if kind == "graph" else stage.start_script(SCRIPT, inputs)
         assert stage.end_of(handle).state == "COMPLETED"
         door.open()
@@ -84,46 +84,52 @@ def test_run_that_lost_its_lease_leaves_nothing(till: Till, kind: str) -> None:
         assert stage.end_of(handle).state == "COMPLETED"
 
     stage.until("both runs are over", handle, lambda: not engine.transactions.retries)
-    assert till.runs == 2
-    assert till.paid() == [("a", 5)]
+    assert own_table.runs == 2
+    assert own_table.paid() == [("a", 5)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
-def test_connection_that_is_lost_is_no_failure_of_the_task(till: Till, kind: str) -> None:
+def test_connection_that_is_lost_is_no_failure_of_the_task(own_table: OwnTable, kind: str) -> None:
     """The token is handed back and run again, though the task is never retried for failures of its own."""
 
-    @till.stage.app.task
+    @own_table.stage.app.task
     async def careless(ctx: NodeContext, name: str, amount: int) -> str:
-        till.runs += 1
+        own_table.runs += 1
         async with ctx.transaction() as connection:
             await connection.execute(INSERT.format(name=name, amount=amount))
-            if till.runs == 1:
+            if own_table.runs == 1:
                 own = await connection.fetchval("SELECT pg_backend_pid()")
-                await asyncio.to_thread(till.execute, f"SELECT pg_terminate_backend({own})")
+                await asyncio.to_thread(own_table.execute, f"SELECT pg_terminate_backend({own})")
             await connection.execute("SELECT 1")
         return f"paid {name}"
 
     inputs = {"name": "a", "amount": 5}
     document = graph("a", {"a": task("careless", "{{ $trigger }}")})
     source = 'workflow c(inputs) {\n  return await Task.run("careless", inputs)\n}\n'
-    ended = till.stage.run(document, inputs) if kind == "graph" else till.stage.run_script(source, inputs)
+    ended = (
+        own_table.stage.run(document, inputs)
+        if kind == "graph"
+        else own_table.stage.run_script(source, inputs)
+    )
 
-    assert (ended.state, till.runs) == ("COMPLETED", 2), ended.error
-    assert till.paid() == [("a", 5)]
+    assert (ended.state, own_table.runs) == ("COMPLETED", 2), ended.error
+    assert own_table.paid() == [("a", 5)]
 
 
-def test_constraint_that_is_checked_at_the_end_fails_the_task(till: Till) -> None:
-    if till.on_postgres:
-        till.execute("ALTER TABLE payment ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED")
+def test_constraint_that_is_checked_at_the_end_fails_the_task(own_table: OwnTable) -> None:
+    if own_table.on_postgres:
+        own_table.execute(
+            "ALTER TABLE payment ADD CONSTRAINT once UNIQUE (amount) DEFERRABLE INITIALLY DEFERRED"
+        )
     else:
-        till.execute("CREATE UNIQUE INDEX once ON payment (amount)")
-    till.execute(INSERT.format(name="before", amount=5))
+        own_table.execute("CREATE UNIQUE INDEX once ON payment (amount)")
+    own_table.execute(INSERT.format(name="before", amount=5))
 
-    ended = run(till, "script")
+    ended = run(own_table, "script")
 
-    assert (ended.state, till.runs) == ("FAILED", 4)
-    assert till.paid() == [("before", 5)]
+    assert (ended.state, own_table.runs) == ("FAILED", 4)
+    assert own_table.paid() == [("before", 5)]
 
 
 CHECK_AT_THE_END = """
@@ -149,32 +155,34 @@ FOR EACH ROW EXECUTE FUNCTION check_payment()
     ids=["P0001", "42P01", "22012", "28P01", "55000"],
 )
 def test_trigger_that_raises_at_the_end_fails_the_task_with_its_retries(
-    till: Till, kind: str, check: str, said: str
+    own_table: OwnTable, kind: str, check: str, said: str
 ) -> None:
-    till.execute(CHECK_AT_THE_END.format(check=check))
-    till.execute(AT_THE_END)
+    own_table.execute(CHECK_AT_THE_END.format(check=check))
+    own_table.execute(AT_THE_END)
 
-    ended = run(till, kind)
+    ended = run(own_table, kind)
 
-    assert (ended.state, till.runs) == ("FAILED", 4)
+    assert (ended.state, own_table.runs) == ("FAILED", 4)
     assert "at COMMIT: " in ended.error["message"]
     assert said in ended.error["message"]
-    assert till.paid() == []
+    assert own_table.paid() == []
 
 
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 @pytest.mark.parametrize("code", ["40001", "55P03"])
-def test_conflict_between_transactions_at_the_end_is_no_failure_of_the_task(till: Till, code: str) -> None:
+def test_conflict_between_transactions_at_the_end_is_no_failure_of_the_task(
+    own_table: OwnTable, code: str
+) -> None:
     """The task is run again, and none of its attempts is used up."""
-    till.execute("CREATE SEQUENCE IF NOT EXISTS tried")
-    till.execute("ALTER SEQUENCE tried RESTART")
+    own_table.execute("CREATE SEQUENCE IF NOT EXISTS tried")
+    own_table.execute("ALTER SEQUENCE tried RESTART")
     check = f"IF nextval('tried') = 1 THEN RAISE EXCEPTION 'beside another' USING ERRCODE = '{code}'; END IF"
-    till.execute(CHECK_AT_THE_END.format(check=check))
-    till.execute(AT_THE_END)
+    own_table.execute(CHECK_AT_THE_END.format(check=check))
+    own_table.execute(AT_THE_END)
 
-    ended = run(till, "script")
+    ended = run(own_table, "script")
 
-    assert (ended.state, till.runs) == ("COMPLETED", 2), ended.error
+    assert (ended.state, own_table.runs) == ("COMPLETED", 2), ended.error
     assert [event["attempt"] for event in ended.data("TaskCompleted", "pay")] == [1]
 
 
@@ -198,8 +206,8 @@ def test_work_on_sqlite_ends_no_transaction_and_touches_no_table_of_the_store(
     assert stage.run_script(source, {"s": "SELECT 1"}).state == "COMPLETED"
 
 
-def test_wrong_form_says_which_is_right(till: Till) -> None:
-    app = till.stage.app
+def test_wrong_form_says_which_is_right(own_table: OwnTable) -> None:
+    app = own_table.stage.app
 
     @app.task
     async def block(ctx: NodeContext) -> None:
@@ -215,9 +223,11 @@ def test_wrong_form_says_which_is_right(till: Till) -> None:
         with ctx.transaction():  # type: ignore[attr-defined]
             pass
 
-    words = "async with ctx.transaction()" if till.on_postgres else "ctx.transaction(lambda"
-    for name in ("plain_block", "work" if till.on_postgres else "block"):
-        ended = till.stage.run_script(f'workflow w(inputs) {{\n  return await Task.run("{name}", null)\n}}\n')
+    words = "async with ctx.transaction()" if own_table.on_postgres else "ctx.transaction(lambda"
+    for name in ("plain_block", "work" if own_table.on_postgres else "block"):
+        ended = own_table.stage.run_script(
+            f'workflow w(inputs) {{\n  return await Task.run("{name}", null)\n}}\n'
+        )
         assert ended.state == "FAILED"
         assert words in ended.error["message"]
 

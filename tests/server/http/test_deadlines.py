@@ -16,7 +16,7 @@ from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
 from dalsegno.server import ServerSettings, background_tasks
 from dalsegno.server.http import deadlines
-from tests.server.hurry import executions, in_a_hurry, serving, started, unknown, until
+from tests.server.short_deadlines import executions, in_a_hurry, serving, started, unknown, until
 
 
 class Hanging:
@@ -68,7 +68,7 @@ async def test_the_execution_that_may_have_been_made_is_named(
 
         await until(is_there)
         assert hanging.made == [named]
-    assert "POST /v1/executions, whose caller was told that its outcome is unknown: 201" in caplog.text
+    assert "POST /v1/executions, whose outcome was reported as unknown to its caller: 201" in caplog.text
 
 
 async def test_so_is_one_that_is_made_again_and_one_of_a_webhook(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ async def test_what_hangs_does_not_keep_a_server_from_stopping(
     async with asyncio.timeout(30), serving() as http:
         Hanging(monkeypatch)
         await told_unknown(http)
-    assert "POST /v1/executions was given up: the server stops" in caplog.text
+    assert "POST /v1/executions was abandoned because the server is stopping" in caplog.text
 
 
 async def test_a_caller_that_goes_away_does_not_take_its_call_along(monkeypatch: pytest.MonkeyPatch) -> None:

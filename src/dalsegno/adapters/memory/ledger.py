@@ -280,8 +280,11 @@ class MemoryLedger:
             inspection = await self.inspect(execution)
             if inspection is not None:
                 inspection = replace(inspection, execution=outline(self.store.executions[execution]))
-                slots, told = self._open_slots(execution), tuple(self._records_of(inspection, records))
-                found.append(Examination(inspection, await self.machine(execution), slots, told))
+                slots, found_records = (
+                    self._open_slots(execution),
+                    tuple(self._records_of(inspection, records)),
+                )
+                found.append(Examination(inspection, await self.machine(execution), slots, found_records))
         return Examined(tuple(found), tuple(await self.workers()) if found else ())
 
     def _open_slots(self, execution: str) -> dict[str, tuple[int, ...]]:

@@ -104,7 +104,7 @@ async def _expect_answer(loop: asyncio.AbstractEventLoop) -> None:
         except TimeoutError:
             pass
     raise UsageError(
-        "the event loop that the connection belongs to does not run, or is blocked by this very call: start with "
+        "the event loop that the connection belongs to does not run, or is blocked by this call: start with "
         "`await app.with_options(connection=connection).astart(…)` on that loop"
     )
 
@@ -163,7 +163,7 @@ async def _place(connection: Connection) -> Place:
 def _other_database(theirs: Place, ours: Place) -> str:
     other = f"database '{theirs.database}'"
     if theirs.database == ours.database:
-        other = f"another database '{theirs.database}', on another server or created anew"
+        other = f"another database '{theirs.database}', on another server, or created again"
     return (
         f"the connection leads to {other}, and the store is in '{ours.database}': an execution and your own rows are "
         "one transaction only in one database. Connect to that of the store, or start without `connection`"
@@ -177,7 +177,7 @@ NEARLY_REACHED = 0.95
 def idle_too_long(limit: float) -> NodeError:
     return NodeError(
         f"the transaction of ctx.transaction() was ended by the server, and nothing of it is stored: there was no "
-        f"statement for {limit:g} s. Do what takes long before the block, and return soon after it",
+        f"statement for {limit:g} s. Do long work before the block, and return soon after it",
         code="TRANSACTION_IDLE",
     )
 
@@ -185,7 +185,8 @@ def idle_too_long(limit: float) -> NodeError:
 def aborted() -> NodeError:
     return NodeError(
         "a statement in the block of ctx.transaction() failed and its error was caught, but PostgreSQL executes "
-        "nothing after that: nothing of the block is stored. Let the error out of the task, or put a statement that "
+        "nothing after that: nothing of the block is stored. Do not catch the error in the task, or put a "
+        "statement that "
         "may fail into `async with connection.transaction():`, a savepoint, and catch it outside of that",
         code="TRANSACTION_ABORTED",
     )
@@ -195,8 +196,8 @@ def ended() -> NodeError:
     """Return the failure of a task that ended the transaction. Not retried: what was committed would be there twice."""
     return NodeError(
         "the task ended the transaction of ctx.transaction() itself, by COMMIT or ROLLBACK. Leave that to the step, "
-        "which commits when the task has returned. What was committed is stored without the step, so the task is not "
-        "run again: look at what it wrote",
+        "which commits when the task has returned. What was committed is stored without the step, so the "
+        "task is not run again: check what it wrote",
         code="TRANSACTION_ENDED",
         retryable=False,
     )

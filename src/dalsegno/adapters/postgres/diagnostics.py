@@ -108,21 +108,21 @@ class HistoryFacts(Struct, frozen=True):
     """The first and the last day whose history has no partition of its own."""
     missing: tuple[str, str] | None
     """The first and the last day without a partition, of those that should have one by now."""
-    tenure: TableOwnership
+    ownership: TableOwnership
 
 
 async def examine_history_of(url: str) -> HistoryFacts:
     """Return the history's facts for a database with our schema and an open store."""
     async with _connected(url) as connection:
-        tenure = TableOwnership(*await connection.fetchrow(SQL["partitions.ownership"]))
+        ownership = TableOwnership(*await connection.fetchrow(SQL["partitions.ownership"]))
         numbers = await connection.fetchrow(SQL["partitions.outer_numbers_in_other"])
         names = [name for (name,) in await connection.fetch(SQL["partitions.names"], "dalsegno.event")]
         today = day_at(await connection.fetchval(SQL["look.now"]))
     in_common = [day_of(number) for number in numbers if number is not None]
     # A role that may create them has created today's and tomorrow's when the store was opened, and is creating the
     # others.
-    missing = missing_among(names, today, 1 if tenure.suffices else AHEAD)
-    return HistoryFacts(_outer(in_common), _outer(missing), tenure)
+    missing = missing_among(names, today, 1 if ownership.suffices else AHEAD)
+    return HistoryFacts(_outer(in_common), _outer(missing), ownership)
 
 
 def _outer(days: list[int]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""Translation of asyncpg's errors: for each error code who must act, and what helps.
+"""Translation of asyncpg's errors: for each error code, who must act and the remedy.
 
 A code is looked up as a whole, then by its class, its first two characters. An unknown code counts as the store's
 fault: the work is kept and retried. Only an error about a value may fail the step that contains it.
@@ -41,7 +41,7 @@ statements were discarded.
 READ_ONLY = "25006"
 
 SCHEMA_MISFIT = (
-    "the tables do not fit this program. If a newer version has migrated them, upgrade this program; else run "
+    "the tables do not match this program. If a newer version has migrated them, upgrade this program; else run "
     "`dalsegno migrate` with it"
 )
 
@@ -56,7 +56,7 @@ def rights(user: str) -> str:
 
 
 NO_RIGHT = (
-    "the database user may not do this. To run workflows, grant it the schema `dalsegno` and what is in it: "
+    "the database user may not do this. To run workflows, grant it the schema `dalsegno` and its contents: "
     + rights("<user>")
     + " To migrate, and to make and drop partitions of history, it has to own the tables or be a member of the role"
     " that does (GRANT <owner> TO <user>;), and to install them it needs CREATE on the database"
@@ -90,7 +90,7 @@ BY_STATE: dict[str, Meaning] = {
     "42P01": (SchemaMismatch, f"a table is missing: {SCHEMA_MISFIT}, as a user that may create it"),
     "42883": (SchemaMismatch, f"a function is missing: {SCHEMA_MISFIT}, as a user that may create it"),
     "53100": (StoreFull, "no space left on the database's disk; nothing of this commit was applied"),
-    "55000": (Unavailable, "PostgreSQL refuses this for now"),
+    "55000": (Unavailable, "PostgreSQL refuses this temporarily"),
     "55P03": (Unavailable, "a lock that a transaction needs was not free in time; it can be sent again"),
     "57014": (Unavailable, "PostgreSQL has cancelled a statement: on request, or because it took too long"),
     "XX001": (StoreCorrupt, "the database reports damaged data; restore a backup"),
@@ -122,7 +122,7 @@ BY_CLASS: dict[str, Meaning] = {
     "XX": (Unavailable, "PostgreSQL reports an internal error: see its log"),
 }
 
-UNKNOWN: Meaning = (Unavailable, "PostgreSQL reports something that is not expected here: see its log")
+UNKNOWN: Meaning = (Unavailable, "PostgreSQL reports an unexpected error: see its log")
 
 
 def meaning_of(state: str) -> Meaning:
@@ -145,7 +145,7 @@ UNREACHABLE = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
-"""The server is away, shutting down or full; the last two are what asyncpg raises on a connection that died."""
+"""The server is unreachable, shutting down or full; asyncpg raises the last two on a connection that died."""
 
 LOGIN_REFUSED = (
     asyncpg.CannotConnectNowError,
@@ -218,8 +218,8 @@ def _explain_connecting(error: Exception, url: str) -> DalSegnoError:
         return BadConfiguration(f"the server rejects a setting in the query of the store's URL ({error})")
     if isinstance(error, ConnectionError) and "rejected SSL" in str(error):
         return BadConfiguration(
-            f"PostgreSQL{_place_of(url)} does not speak SSL, which `sslmode` in the store's URL (or PGSSLMODE) "
-            "asks for: switch it on in the server, or write `sslmode=disable`"
+            f"PostgreSQL{_place_of(url)} does not speak SSL, which `sslmode` in the store's URL (or "
+            f"PGSSLMODE) requires: enable it in the server, or write `sslmode=disable`"
         )
     if isinstance(error, UNREACHABLE) and not isinstance(error, ANSWERED):
         return Unavailable(f"PostgreSQL{_place_of(url)} cannot be reached ({_reason(error)}){_encoding(url)}")
@@ -296,7 +296,7 @@ def _explain_absence(error: Exception) -> DalSegnoError:
         return BadConfiguration(f"a pooler rejects a setting in the query of the store's URL ({error})")
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
         return Unavailable(
-            "none of the servers in the store's URL is what `target_session_attrs` asks for: promote one, or wait "
+            "none of the servers in the store's URL meets `target_session_attrs`: promote one, or wait "
             "until one is promoted"
         )
     if isinstance(error, LOGIN_REFUSED):

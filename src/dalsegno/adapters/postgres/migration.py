@@ -1,7 +1,7 @@
 """The schema `dalsegno`: numbered files, applied forward only.
 
 Each file names its stage in its first line. ``pre``: only adds, so that processes of the previous version can run
-and be started beside it; applied by the first process that opens the store. ``post``: removes what only they
+and be started alongside it; applied by the first process that opens the store. ``post``: removes what only they
 needed; applied on demand, once none of them is left, and from then on they are refused. A fresh database gets all
 files.
 
@@ -166,8 +166,8 @@ async def migrate(
         return found.version
     if not may_change:
         raise SchemaMismatch(
-            f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno migrate`,"
-            " or use the version of Dal Segno that fits it"
+            f"the database has schema version {found.version}, this program needs {wanted}: run `dalsegno "
+            f"migrate`, or use a matching version of Dal Segno"
         )
     return await _apply_patiently(connection, known, finish=finish, agree=agree)
 

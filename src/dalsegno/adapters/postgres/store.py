@@ -82,7 +82,7 @@ WINDOW = 30.0
 def ticking() -> Callable[[], float]:
     """Return a monotonic clock, which neither an administrator nor NTP sets.
 
-    Includes suspended time if the system can tell.
+    Includes suspended time if the system reports it.
     """
     if hasattr(time, "CLOCK_BOOTTIME"):
         return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
@@ -220,7 +220,7 @@ class PostgresStore:
             await connection.execute("COMMIT")
 
     async def expect_writable(self) -> None:
-        """Raise StoreReadOnly if the server answers, but takes no writes. One statement, and nothing is written."""
+        """Raise StoreReadOnly if the server answers, but is read-only. One statement, and nothing is written."""
         async with self._talking():
             [(writable, standby)] = await self._fetch_or_hang_up("reach.writable")
             if not writable:

@@ -224,7 +224,7 @@ async def _settle(commits: Commits, tx: Transaction, transition: Transition, *, 
     loaded = LoadedRows()
     now = commits.store.saw(await lock(commits.store, tx, wanted_by([transition], careful=True), loaded))
     if loaded.busy:
-        raise TokenChanged("it is being created at this moment")
+        raise TokenChanged("it is being created now")
 
     def job(rows: PostgresWorkspace) -> Outcome:
         outcome = settle(transition, rows, now)

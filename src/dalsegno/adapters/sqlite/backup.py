@@ -88,7 +88,7 @@ def _verify(partial: Path, schema: int) -> int:
 def _written_beside(to: Path) -> Iterator[Path]:
     """Yield a new, empty file in the same directory, for its owner only.
 
-    It is removed at the end, with SQLite's files beside it.
+    It is removed at the end, with its ``-wal`` and ``-shm``.
     """
     partial = to.with_name(f".{to.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -128,7 +128,7 @@ def _sync(to: Path) -> None:
 
 def _refuse_existing(to: Path) -> None:
     if to.is_symlink() or to.exists():
-        raise Conflict(f"{to} exists, and is not overwritten: give another name, or move it away")
+        raise Conflict(f"{to} exists, and is not overwritten: give another name, or move the file")
 
 
 def _path_at_fault(error: sqlite3.Error, path: Path, to: Path) -> Path:

@@ -65,8 +65,8 @@ def _operator_error(error: sqlite3.Error, path: Path) -> DalSegnoError:
     match code:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return Unavailable(
-                f"{path} is locked by another process: end whatever holds a write transaction on it"
-                " (a backup, a sqlite3 shell), then try again"
+                f"{path} is locked by another process: end the one that has a write transaction on it (a "
+                f"backup, a sqlite3 shell), then try again"
             )
         case sqlite3.SQLITE_FULL:
             return _full(path)
@@ -77,7 +77,7 @@ def _operator_error(error: sqlite3.Error, path: Path) -> DalSegnoError:
         case sqlite3.SQLITE_CORRUPT:
             return StoreCorrupt(
                 f"{path} is damaged ({error}); stop all processes that use it and restore a backup,"
-                " or rescue what is there with `sqlite3 FILE .recover`"
+                " or rescue the readable data with `sqlite3 FILE .recover`"
             )
         case sqlite3.SQLITE_CANTOPEN:
             return _cannot_open(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import ExecutionId, Json, Server, Store
+from dalsegno.cli.options import ExecutionId, Json, Reason, Server, Store
 
 if TYPE_CHECKING:
     from dalsegno.cli.target.target import WorkflowApi
@@ -110,9 +110,7 @@ def end_pause(execution: str, store: str | None, server: str | None, *, json: bo
 
 def cancel(
     execution: ExecutionId,
-    reason: Annotated[
-        str | None, typer.Option(help="The reason; recorded in the history.", show_default=False)
-    ] = None,
+    reason: Reason = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,
@@ -132,9 +130,7 @@ def cancel(
 
 def terminate(
     execution: ExecutionId,
-    reason: Annotated[
-        str | None, typer.Option(help="The reason; recorded in the history.", show_default=False)
-    ] = None,
+    reason: Reason = None,
     store: Store = None,
     server: Server = None,
     json: Json = False,

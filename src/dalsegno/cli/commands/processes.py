@@ -140,7 +140,7 @@ def server(
     from dataclasses import replace
 
     from dalsegno.cli.process.listen import Plan, listen, with_checks, with_streams
-    from dalsegno.cli.process.serve import OperatorLimits, configure, with_retention
+    from dalsegno.cli.process.serve import LimitOptions, configure, with_retention
     from dalsegno.cli.target.target import make_app
     from dalsegno.cli.views.operations import read_default_quotas
     from dalsegno.engine.process import run
@@ -149,7 +149,7 @@ def server(
 
     settings = with_streams(ServerSettings(host, port, tuple(name or ()), tuple(origin or ())), streams)
     settings = with_checks(replace(settings, quotas=read_default_quotas(quota or ())), check or ())
-    limits = OperatorLimits(workflow_share, http_timeout, http_response_bytes)
+    limits = LimitOptions(workflow_share, http_timeout, http_response_bytes)
     made = with_retention(configure(make_app(store, app), queues, concurrency, grace, limits), retention)
     run(listen(Plan(made, settings, Roles(not no_worker, not no_scheduler), quiet, json)))
 
@@ -179,11 +179,11 @@ def worker(
     DALSEGNO_EGRESS_ALLOW lists. With several --processes each has the whole --concurrency and its own health port: the
     given port, the next, and so on.
     """
-    from dalsegno.cli.process.serve import OperatorLimits, configure, serve, with_retention
+    from dalsegno.cli.process.serve import LimitOptions, configure, serve, with_retention
     from dalsegno.cli.target.target import make_app
     from dalsegno.engine.process import run
 
-    limits = OperatorLimits(workflow_share, http_timeout, http_response_bytes)
+    limits = LimitOptions(workflow_share, http_timeout, http_response_bytes)
     made = with_retention(configure(make_app(store, app), queues, concurrency, grace, limits), retention)
     if processes == 1:
         run(serve(made, quiet=quiet, as_json=json, health=health_port))

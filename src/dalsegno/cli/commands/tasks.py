@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from dalsegno.cli.group import command_group
-from dalsegno.cli.options import AppName, Json, Limit, Place, Server, Store
+from dalsegno.cli.options import AppName, Json, Limit, Place, Reason, Server, Store
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,10 +25,6 @@ By: TypeAlias = Annotated[
         help="Name of the person who does it. Default: the user of this machine.",
         show_default=False,
     ),
-]
-Reason: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", help="The reason; recorded in the history.", show_default=False),
 ]
 
 commands = command_group("task", "Pending and running tasks and nodes: list, settle by hand.")

@@ -119,13 +119,13 @@ async def examine_history(url: str) -> Check:
         found.append(f"of {days} is in no partition of its own: it is removed row by row, which takes longer")
     if facts.missing is not None:
         found.append(f"of {_span(*facts.missing)} has no partition to go to")
-    if not facts.tenure.suffices:
-        found.append(f"{facts.tenure.complaint()}, and so cannot make partitions")
+    if not facts.ownership.suffices:
+        found.append(f"{facts.ownership.complaint()}, and so cannot make partitions")
     return judge(
         "history",
         "; ".join(found) or "each day has a partition of its own",
         warn=bool(found),
-        cure=KEEP_MAKING if facts.tenure.suffices else f"Nothing is lost. {facts.tenure.cure()}",
+        cure=KEEP_MAKING if facts.ownership.suffices else f"Nothing is lost. {facts.ownership.cure()}",
     )
 
 

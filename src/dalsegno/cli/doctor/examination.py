@@ -35,7 +35,7 @@ CURE = "Fix what failed above, then check again."
 
 
 async def examine(app: App) -> list[Check]:
-    """Run every check that can be run, whatever the others found."""
+    """Run every check that can be run, regardless of the results of others."""
     checks = await examine_machine()
     if app.url.startswith("sqlite:"):
         try:
@@ -137,8 +137,8 @@ async def _credentials(client: Client) -> Check:
         more = f" and {len(missing) - SHOWN_UNAPPROVED} more" if len(missing) > SHOWN_UNAPPROVED else ""
         detail = f"listed, but not approved by an admin: {', '.join(missing[:SHOWN_UNAPPROVED])}{more}"
         if grace is not None and grace.until > client.stack.clock.now():
-            detail += f"; what is older than approvals works without one until {iso(grace.until)}"
-    cure = "Look at each, then: dalsegno credentials approve WORKFLOW@VERSION"
+            detail += f"; definitions from before approvals work without one until {iso(grace.until)}"
+    cure = "Review each, then: dalsegno credentials approve WORKFLOW@VERSION"
     return judge("credentials", detail, warn=bool(missing), cure=cure)
 
 
@@ -187,7 +187,7 @@ async def _unserved(app: App, unserved: Counter[str]) -> list[Check]:
 
 # -- seals of snapshots ------------------------------------------------------------------------------------------------
 
-GONE = "there are seals, but the record of when the sealing began is gone: it may have been deleted from the store"
+GONE = "there are seals, but the record of when the sealing began is missing: it may have been deleted from the store"
 GONE_CURE = (
     "Find out who wrote to the store. A worker with the key writes the date back, or refuses unsealed snapshots; "
     "`dalsegno snapshots accept-until` sets a date."
@@ -219,7 +219,7 @@ async def _examine_snapshots(app: App) -> list[Check]:
             cure=(
                 "Give every worker the same secret key."
                 if lacks_key
-                else "They are sealed with their next turn; `dalsegno snapshots seal` seals them as they stand."
+                else "They are sealed with their next turn; `dalsegno snapshots seal` seals them as they are."
             ),
         )
     ]

@@ -1,4 +1,4 @@
-"""Checks of a SQLite store's file. Read-only, except for a scratch file beside it."""
+"""Checks of a SQLite store's file. Read-only, except for a scratch file next to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = 200_000_000
 """Bytes up to which a file is checked page by page."""
 SLOW_SYNC = 0.03
 OTHERS = 0o077
-KEPT_BESIDE = ("-wal", "-shm", "-journal", SUFFIX)
+COMPANION_SUFFIXES = ("-wal", "-shm", "-journal", SUFFIX)
 RIGHTS = "Give this user the right to read and write the file and its directory."
 RESTORE = "Stop all processes and restore a backup, or give another path."
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
@@ -48,7 +48,7 @@ def examine_file(path: Path) -> list[Check]:
 
 def _readers(path: Path) -> Check:
     """Check which users besides the owner can read the store and the key of its credentials."""
-    found = [path.with_name(path.name + suffix) for suffix in ("", *KEPT_BESIDE)]
+    found = [path.with_name(path.name + suffix) for suffix in ("", *COMPANION_SUFFIXES)]
     if named := os.environ.get(FILE_VARIABLE):
         found.append(Path(named))
     read = [each for each in found if each.is_file() and each.stat().st_mode & OTHERS]
@@ -64,7 +64,7 @@ def _place(path: Path) -> Check:
         return judge("store", f"{path} is a directory", fail=True, cure="Give the path of a file.")
     obstacle = why_not_writable(path)
     if obstacle is not None or not os.access(folder, os.W_OK):
-        detail = obstacle or f"nothing can be written beside {path}, as SQLite must"
+        detail = obstacle or f"no file can be created next to {path}, which SQLite needs"
         return judge("store", detail, fail=True, cure=None if obstacle is not None else RIGHTS)
     if not path.exists():
         cure = "The first `dalsegno run` or `dalsegno deploy` creates it."

@@ -1,7 +1,7 @@
 """The display on stderr while an execution runs: a live view on a terminal, plain lines elsewhere, or nothing.
 
-``Following`` is one execution that is being followed, of any kind: how it is read, drawn, and reported in plain lines.
-Logs and pipes get the history of a script one sentence a line.
+``Following`` is one execution that is being followed, of any kind: how it is read, drawn, and reported in plain
+lines. Logs and pipes get the history of a script one sentence a line.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Following(Protocol):
     async def look(self, *, complete: bool = False) -> None: ...
 
     def draw(self, console: Console) -> RenderableType:
-        """Draw what was read last."""
+        """Draw the latest state."""
 
     def new_lines(self) -> list[str]:
         """Return what happened since the last call."""

@@ -298,4 +298,4 @@ def kept_for_later(name: str, waited: Sequence[str]) -> str:
     if name in waited:
         return ""
     instead = f" (it waits for {listed(waited)})" if waited else ""
-    return f"; it is kept: nobody waits for '{name}' now{instead}"
+    return f"; it is kept: nothing waits for '{name}' now{instead}"

@@ -121,8 +121,8 @@ class Probed:
         except concurrent.futures.TimeoutError:
             asked.cancel()
             raise Unavailable(
-                f"the event loop did not answer within {seconds:g} s: a task that is async computes or waits in it; "
-                "make it an ordinary function, which runs in a thread"
+                f"the event loop did not answer within {seconds:g} s: an async task computes or makes a "
+                f"blocking call in it; make it an ordinary function, which runs in a thread"
             ) from None
 
 
@@ -195,11 +195,11 @@ class _Answer(BaseHTTPRequestHandler):
             self._send(404, {"status": "unknown", "detail": f"here are {', '.join(self.paths)}"})
             return
         try:
-            told = getattr(self.server.probed, path[1:])()
+            reply = getattr(self.server.probed, path[1:])()
         except OperatorError as error:
             self._send(503, {"status": "down", "detail": str(error)})
             return
-        self._send(200, told if isinstance(told, bytes) else {"status": "ok"})
+        self._send(200, reply if isinstance(reply, bytes) else {"status": "ok"})
 
     def _send(self, status: int, body: bytes | dict[str, str]) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode() + b"\n"

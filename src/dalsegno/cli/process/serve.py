@@ -62,7 +62,7 @@ def _seconds(written: str) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorLimits:
+class LimitOptions:
     """Limits that command-line options set for workflows."""
 
     workflow_share: float | None = None
@@ -86,7 +86,7 @@ class OperatorLimits:
         return [f"--{name.replace('_', '-')}={value}" for name, value in given if value is not None]
 
 
-NO_LIMITS = OperatorLimits()
+NO_LIMITS = LimitOptions()
 
 
 def configure(
@@ -94,7 +94,7 @@ def configure(
     queues: str | None,
     concurrency: int | None,
     grace: float | None,
-    limits: OperatorLimits = NO_LIMITS,
+    limits: LimitOptions = NO_LIMITS,
 ) -> App:
     """Set the options that are given; else keep the application's own settings."""
     settings = app.settings

@@ -15,7 +15,7 @@ from typing import Any
 from dalsegno.cli.errors import STORE_LOST, Refusal
 from dalsegno.cli.output import emit, span
 from dalsegno.cli.process.health_port import health_address
-from dalsegno.cli.process.serve import NO_LIMITS, OperatorLimits, log_lines
+from dalsegno.cli.process.serve import NO_LIMITS, LimitOptions, log_lines
 from dalsegno.cli.run.session import Stopping, stop_signals
 from dalsegno.errors import StoreLost
 
@@ -85,7 +85,7 @@ class Supervisor:
 
     async def _forward_signals(self, stopping: Stopping) -> None:
         await stopping.event.wait()
-        say("stopping: %d worker processes finish what they run", len(self._running))
+        say("stopping: %d worker processes finish their steps", len(self._running))
         for process in self._running.values():
             if process.returncode is None:
                 process.send_signal(stopping.signal or signal.SIGTERM)
@@ -104,7 +104,7 @@ class WorkerGroup:
     retention: Sequence[str] | None = None
     health_port: str | None = None
     quiet: bool = False
-    limits: OperatorLimits = NO_LIMITS
+    limits: LimitOptions = NO_LIMITS
 
     def commands(self) -> list[list[str]]:
         return [self._command(number) for number in range(self.processes)]
@@ -140,8 +140,12 @@ async def supervise(group: WorkerGroup, url: str, *, as_json: bool) -> None:
     say("all %d worker processes have ended, after %s", group.processes, span(seconds))
     stopping.raise_loss()
     if as_json:
-        told = {"processes": group.processes, "restarts": supervisor.restarts, "seconds": round(seconds, 3)}
-        emit(told)
+        summary = {
+            "processes": group.processes,
+            "restarts": supervisor.restarts,
+            "seconds": round(seconds, 3),
+        }
+        emit(summary)
 
 
 def how_it_ended(code: int) -> str:

@@ -89,8 +89,10 @@ def _refuse_unknown_tasks(app: App, program: Program, given: str | None) -> None
     definition = program.definition
     findings = unknown_tasks(app, program.plan, definition.source, given=given is not None)
     if findings:
-        told: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
-        raise InvalidDocument(f"workflow '{definition.name}' v{definition.version}", told, _hint(app, given))
+        problems: list[dict[str, Any]] = [{**finding.as_dict(), "line": None} for finding in findings]
+        raise InvalidDocument(
+            f"workflow '{definition.name}' v{definition.version}", problems, _hint(app, given)
+        )
 
 
 def refuse_document(app: App, file: str, text: bytes, plan: Plan, source: bytes, given: str | None) -> None:
@@ -107,7 +109,7 @@ def _hint(app: App, given: str | None) -> str:
 
 
 def registered_text(app: App) -> str:
-    """Describe what a given application has."""
+    """List the names that a given application has registered."""
     kinds = (("workflows", app.workflows.names()), ("tasks", app.tasks.names()))
     return "it has " + " and ".join(
         f"the {kind} {listed(names, _LISTED)}" if names else f"no {kind}" for kind, names in kinds
@@ -126,8 +128,9 @@ def _sentence(app: App, node: str, task: str, given: bool) -> str:
 
 
 async def lacking_there(server: str, app: App) -> list[LackingVersion]:
-    """Compare what the server says is needed with the program here. Stored code of Python workflows is loaded here,
-    together with the program."""
+    """Compare the needs that the server reports with the program here. Stored code of Python workflows is loaded
+    here, together with the program.
+    """
     async with opened(app, create=True) as client, remote_client(server) as there:
         archive = ServerArchive(there.client.transport)
 

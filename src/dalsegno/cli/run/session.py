@@ -73,7 +73,7 @@ class Session:
             screen.end(view if engine.loss is not None else await client.status(execution))
         if not ended and engine.worker is not None:
             if engine.worker.running:
-                screen.say("stopping: what runs may finish (Ctrl-C again stops at once)")
+                screen.say("stopping: running steps may finish (Ctrl-C again stops at once)")
             await engine.worker.stop(engine.settings.grace)
         code = self._report(await read_result(client, execution), stopping)
         if ended and engine.worker is not None:
@@ -134,7 +134,7 @@ def explain_resuming(result: Result, command: Command, stopping: Stopping) -> No
     console = stderr()
     why = "interrupted" if stopping.signal is not None else "the timeout is over"
     if not command.is_lasting:
-        console.print(f"{why}; a memory: store ends with its process, so this execution is gone")
+        console.print(f"{why}; a memory: store ends with its process, so this execution is lost")
         return
     console.print(f"{why}; nothing is lost. Continue it with:")
     console.print("  " + command.line("resume", result.view.id), markup=False, soft_wrap=True)

@@ -385,7 +385,7 @@ class WebhooksHere:
         return await self._records.secret(webhook)
 
 
-class SenderThere:
+class SenderOnServer:
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -406,7 +406,7 @@ class SenderThere:
 WEBHOOKS: Administration[Webhooks] = Administration(
     WebhooksHere, lambda client: client.webhooks, makes_store=True
 )
-SENDERS: Administration[Sender] = Administration(WebhooksHere, SenderThere, makes_store=True)
+SENDERS: Administration[Sender] = Administration(WebhooksHere, SenderOnServer, makes_store=True)
 
 
 class Limits(Protocol):

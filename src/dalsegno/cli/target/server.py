@@ -101,10 +101,10 @@ class TokenReply(Struct):
 
     def _body(self) -> bytes:
         """Return a body that holds only what the token waits for; the server sends nothing else."""
-        told = self.awaiting
-        if told is None:
+        info = self.awaiting
+        if info is None:
             return EMPTY_BODY
-        awaiting = Awaiting(told.awaits, seconds(told.since), maybe_seconds(told.due), told.question)
+        awaiting = Awaiting(info.awaits, seconds(info.since), maybe_seconds(info.due), info.question)
         if self.kind == "task":
             return encode_body(TaskBody(Raw(b"null"), awaiting=awaiting))
         return encode(Body(awaiting=awaiting))
@@ -196,7 +196,7 @@ class RemoteLedger:
 
 PATIENCE = 5.0
 """Seconds to wait for a server that has not answered yet, before the command reports that it cannot be reached."""
-LETTERS_LOOKED_AT = 1000
+MOST_LETTERS = 1000
 RESTART_PATIENCE = 60.0
 """Seconds to wait for a server that has answered before: it may be restarting."""
 
@@ -242,7 +242,7 @@ class RemoteWorkflowApi(ServerCalls):
         self.committer = News()
 
     async def has_cleanup_letter(self, execution: str) -> bool:
-        letters = await self._client.dead_letters.alist(LETTERS_LOOKED_AT)
+        letters = await self._client.dead_letters.alist(MOST_LETTERS)
         return any(letter.id == f"cleanup:{execution}" for letter in letters)
 
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView:  # noqa: ASYNC109 - as its base

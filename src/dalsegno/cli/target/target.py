@@ -131,8 +131,8 @@ def make_app(store: str | None = None, name: str | None = None) -> App:
 def on_store(app: App, store: str | None) -> App:
     """Set the store of an application.
 
-    ``--store`` wins over the environment, and the environment wins over ``App(…)``: a program that was tried on a file
-    is deployed unchanged.
+    ``--store`` wins over the environment, and the environment wins over ``App(…)``: a program that was tried on a
+    file is deployed unchanged.
     """
     named = store if store is not None else store_of_environment()
     if named is not None:
@@ -144,7 +144,7 @@ def on_store(app: App, store: str | None) -> App:
 
 
 def own_program(app: App) -> OwnProgram:
-    """Return what the application can run, to be compared with versions in flight."""
+    """Return the names that the application can run, to be compared with versions in flight."""
     return OwnProgram(app.workflows, app.tasks.names(), app.settings.queues)
 
 
@@ -172,7 +172,7 @@ def serve_queues(app: App, queues: set[str]) -> None:
 
 
 async def find_execution(client: WorkflowApi, named: str) -> str:
-    """Return the id that an id, its first characters, or ``last`` stands for."""
+    """Resolve an id, its first characters, or ``last`` to an id."""
     if len(named) == ID_LENGTH:
         return (await client.status(named)).id
     recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)
@@ -207,7 +207,9 @@ def where_to(store: str | None, server: str | None, app: str | None = None) -> T
 
 @asynccontextmanager
 async def reached(where: Target, *, create: bool = False, own: bool = False) -> AsyncIterator[WorkflowApi]:
-    """Open the target. ``create``: create a missing store. ``own``: first deploy the application's Python workflows."""
+    """Open the target. ``create``: create a missing store. ``own``: first deploy the application's Python
+    workflows.
+    """
     if where.server is not None:
         from dalsegno.cli.target.server import remote_workflow_api  # noqa: PLC0415 - only who speaks HTTP pays for it
 

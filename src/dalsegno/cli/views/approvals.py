@@ -120,18 +120,18 @@ def print_approvals(approvals: Sequence[Approval], command: Command, now: float,
 
 def _about(approval: Approval, now: float) -> str:
     item = f" {list(approval.indexes)}" if approval.indexes else ""
-    told = [
+    parts = [
         f"{approval.workflow}, node '{approval.node}'{item}",
         f"asked {span(now - approval.since)} ago",
     ]
     if approval.due is not None:
-        told.append(f"gives up in {countdown(approval.due - now)} ({moment(approval.due)})")
+        parts.append(f"gives up in {countdown(approval.due - now)} ({moment(approval.due)})")
     if approval.approvers:
-        told.append(f"for {', '.join(approval.approvers)}")
+        parts.append(f"for {', '.join(approval.approvers)}")
     if approval.form:
         fields = ", ".join(approval.form.get("properties", {}))
-        told.append(f"takes --data{f' with {fields}' if fields else ''}")
-    return "; ".join(told)
+        parts.append(f"takes --data{f' with {fields}' if fields else ''}")
+    return "; ".join(parts)
 
 
 def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:

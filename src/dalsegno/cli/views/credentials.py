@@ -186,13 +186,13 @@ def print_protected(found: Sequence[ProtectedName]) -> None:
 
 
 def print_rotation(done: Rotation) -> None:
-    print(f"{len(done.rotated)} sealed anew, {done.current} were sealed with this key already")
+    print(f"{len(done.rotated)} sealed again, {done.current} were sealed with this key already")
     for name, reason in done.unreadable.items():
         stderr().print(f"'{name}' was left as it is: {reason}", style="red", markup=False, soft_wrap=True)
 
 
 def print_key_file(vault: Vault) -> None:
-    """Say that a key file was created beside the store, because both must be kept together."""
+    """Report that a key file was created next to the store, because both must be kept together."""
     if vault.keys.made is not None:
         text = f"made the key file {vault.keys.made}; keep it: without it no credential can be read again"
         stderr().print(text, style="dim", markup=False, soft_wrap=True)

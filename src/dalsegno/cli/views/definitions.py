@@ -180,7 +180,7 @@ def valid_or_not(checks: Sequence[Check], lacking: Sequence[LackingVersion] | No
     """Return one object for all files; each finding names its file. ``lacking``: given if executions in flight were
     checked."""
     findings = [{"file": check.file, **finding} for check in checks for finding in check.findings]
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "valid": all(check.valid for check in checks) and not lacking,
         "files": [
             {"file": check.file, "kind": check.kind, "valid": check.valid, "name": check.name}
@@ -189,11 +189,11 @@ def valid_or_not(checks: Sequence[Check], lacking: Sequence[LackingVersion] | No
         "findings": findings,
     }
     if lacking is not None:
-        told["lacking"] = [{**msgspec.structs.asdict(each), "message": each.sentence} for each in lacking]
+        fields["lacking"] = [{**msgspec.structs.asdict(each), "message": each.sentence} for each in lacking]
     bad = [check.file for check in checks if not check.valid]
     if bad:
-        told["error"] = {"code": InvalidDocument.code, "message": f"not valid: {', '.join(bad)}"}
-    return told
+        fields["error"] = {"code": InvalidDocument.code, "message": f"not valid: {', '.join(bad)}"}
+    return fields
 
 
 def print_checks(checks: Sequence[Check]) -> None:

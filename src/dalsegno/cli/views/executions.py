@@ -148,8 +148,8 @@ def changed_tags(data: Mapping[str, Any]) -> str:
     """Return the tags that an execution set while it ran, from its event."""
     tags = data.get("tags")
     given = tags if isinstance(tags, Mapping) else {}
-    told = [f"{name}={tag}" if tag is not None else f"{name} removed" for name, tag in given.items()]
-    return ", ".join(told)
+    changes = [f"{name}={tag}" if tag is not None else f"{name} removed" for name, tag in given.items()]
+    return ", ".join(changes)
 
 
 def _short(text: str, length: int = 300) -> str:

@@ -102,10 +102,10 @@ class Result:
             "kind": view.kind,
         }
         if view.kind == "graph":
-            told = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
+            shown = {"output": self.output, "context": self.context, "error": self.error, "nodes": self.parts}
         else:
-            told = {"output": self.output, "error": self.error, "tasks": self.parts}
-        return {**head, **told}
+            shown = {"output": self.output, "error": self.error, "tasks": self.parts}
+        return {**head, **shown}
 
 
 async def read_result(client: WorkflowApi, execution: str) -> Result:
@@ -190,18 +190,18 @@ def _print_next_step(result: Result, command: Command) -> None:
         return  # it never starts over
     if result.error is not None and fails_always(view.kind, result.error):
         console.print(
-            "[dim]The same would fail again: change the workflow or its input, then run it anew.[/]",
+            "[dim]The same would fail again: change the workflow or its input, then run it again.[/]",
             soft_wrap=True,
         )
         return
     if result.error is not None and is_of_the_code(view.kind, result.error):
         console.print(
-            "[dim]A retry keeps this version and its input: fix what is wrong, then start it anew with"
-            " `dalsegno run …`.[/]",
+            "[dim]A retry keeps this version and its input: fix the cause, then start it again with "
+            "`dalsegno run …`.[/]",
             soft_wrap=True,
         )
         return
-    again = "From there again:" if view.kind == "graph" else "Once more, from the beginning:"
+    again = "From there again:" if view.kind == "graph" else "To run it again from the beginning:"
     console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 
@@ -242,8 +242,8 @@ def _names(error: dict[str, Any]) -> str:
     could have caught."""
     code, kind = error.get("code"), error.get("type")
     names = [code] if error.get("node") else [kind] if code == "TASK_FAILED" else [kind, code]
-    told = ", ".join(dict.fromkeys(str(name) for name in names if name))
-    return f" ({told})" if told else ""
+    listed = ", ".join(dict.fromkeys(str(name) for name in names if name))
+    return f" ({listed})" if listed else ""
 
 
 def print_value(value: Any) -> None:

@@ -47,8 +47,8 @@ def read_style(given: str) -> Style:
 
 
 def as_object(webhook: Webhook) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(webhook)
-    return {**told, "url": f"/v1/hooks/{webhook.path}", "created_at": iso(webhook.created_at)}
+    fields: dict[str, Any] = msgspec.to_builtins(webhook)
+    return {**fields, "url": f"/v1/hooks/{webhook.path}", "created_at": iso(webhook.created_at)}
 
 
 def print_added(webhook: Webhook, secret: str | None, *, is_new: bool) -> None:

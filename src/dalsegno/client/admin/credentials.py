@@ -82,7 +82,7 @@ class ClientCredentials(CallGroup):
         await self._acall(self._remove(name))
 
     def rotate(self) -> Rotation:
-        """Seals every credential anew with the server's first secret key. It may be interrupted and repeated."""
+        """Seals every credential again with the server's first secret key. It may be interrupted and repeated."""
         return self._call(self._rotate())
 
     async def arotate(self) -> Rotation:

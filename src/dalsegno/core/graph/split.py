@@ -123,7 +123,7 @@ def _inside(step_input: StepInput, fan: Fan, scope: str, index: int, body: Body)
 
 
 def _inner_context(context: Context) -> Context:
-    """Return the item's context: its working payload is the item, whatever was edited before the split."""
+    """Return the item's context: its working payload is the item, regardless of edits before the split."""
     if "$json" not in context.entries and not context.pages:
         return context
     return Context({**context.entries, "$json": ITEM_ENTRY}, context.pages, context.size)

@@ -50,10 +50,8 @@ def deadline_token(execution: str, name: str, due: float) -> NewToken:
 
 
 def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
-    """End a script at its ``return`` or an uncaught throw, whatever still runs.
-
-    Tasks are handed over, children are cancelled unless it returned. After a cancellation or a timeout nothing
-    lives on.
+    """End a script at its ``return`` or an uncaught throw, even if something is still running. Tasks are handed
+    over, children are cancelled unless it returned. After a cancellation or a timeout nothing continues.
     """
     if turn.cancel == "cancel":
         return _cleaned_up(execution, turn, now, _cancelled(execution, now, turn.output, turn.error))
@@ -223,7 +221,7 @@ def expire_script(lease: Lease, now: float, timeout: float | None) -> Transition
 def cut_off(
     lease: Lease, view: MachineView, now: float, grace: float | None, unfinished: bytes | None
 ) -> Transition:
-    """End the execution as requested when the grace of its clean-up is over, and keep what it had not done yet.
+    """End the execution as requested when the grace of its clean-up has passed, and keep its state for a retry.
 
     Refused if its machine has moved on meanwhile.
     """

@@ -59,7 +59,7 @@ class AskedTask(Struct, frozen=True, array_like=True, gc=False):
 
 
 class FailedTask(Struct, frozen=True, gc=False):
-    """The completion of a failed task, beside its error."""
+    """The completion of a failed task, without its error."""
 
     asked: AskedTask | None = None
 

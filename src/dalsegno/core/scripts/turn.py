@@ -38,7 +38,7 @@ class Turn(Struct, gc=False):
     cancel: CancelReason = ""
     interrupted: bool = False
     weight: int = 0
-    """Bytes that the machine takes while it waits: its snapshot, and blobs beside it."""
+    """Bytes that the machine takes while it waits: its snapshot and its blobs."""
     blobs: frozenset[str] = frozenset()
     """Blob names in the snapshot."""
     unfinished: bytes | None = None

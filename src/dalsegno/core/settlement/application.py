@@ -44,7 +44,7 @@ class Application:
         self.now = now
         self.earliest = execution.touched_at if execution.seq else 0.0
         self.latest = max(now, self.earliest)
-        """Events are dated between the previous commit and this one, whatever the clocks of processes show."""
+        """Events are dated between the previous commit and this one, regardless of the clocks of processes."""
         self.counts: dict[str, int] = {}
         self.gates: dict[str, GateSpec] = {}
         self.endings: list[EndIfLast] = []
@@ -58,7 +58,7 @@ class Application:
         self.spawned_resume: str | None = None
         self.owes = False
         self.wake = False
-        """The machine is to be resumed, whatever it waits for."""
+        """The machine is to be resumed, regardless of its wake condition."""
 
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
@@ -75,7 +75,9 @@ class Application:
         return self.machine
 
     def count(self, scope: str, delta: int) -> None:
-        """Add to a live counter. The root's is at hand; those of items are summed, so that each row is fetched once."""
+        """Add to a live counter. The root's is in memory; those of items are summed, so that each row is fetched
+        once.
+        """
         if not scope:
             self.execution.live += delta
         else:

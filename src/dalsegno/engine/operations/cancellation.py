@@ -77,7 +77,7 @@ class Cancellation:
         return terminate_script(execution, view, ledger.now(), reason, kept)
 
     async def has_letter(self, execution: str) -> bool:
-        """Return True if the clean-up is unfinished and its letter neither taken up nor dropped."""
+        """Return True if the clean-up is unfinished and its dead letter neither continued nor dropped."""
         stack = self.stored.stack
         if await stack.records.get(CLEANUP, execution) is not None:
             return True

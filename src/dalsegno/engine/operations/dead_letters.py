@@ -242,7 +242,7 @@ class DeadLetters:
     async def _require_cleanup(self, execution: str) -> None:
         if not await self.client.cancelling.has_letter(execution):
             raise NotFound(
-                f"there is no dead letter cleanup:{execution}; it may have been taken up meanwhile"
+                f"there is no dead letter cleanup:{execution}; it may have been continued meanwhile"
             )
 
     async def _forget_cleanup(self, execution: str) -> None:

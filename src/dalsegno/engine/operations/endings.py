@@ -71,7 +71,7 @@ class EndingReader:
             logger.debug(
                 "cannot read the endings of executions (%s); the callers that wait poll again", error
             )
-        except Exception as error:  # noqa: BLE001 - whoever waits raises it
+        except Exception as error:  # noqa: BLE001 - the waiting callers raise it
             if len(asked) == 1:
                 self._tell(asked[0], error)
             else:
@@ -184,11 +184,11 @@ class Endings:
             return (await self._view(execution)).ending
 
         found = await self._told(execution, _Waiter(), look, timeout)
-        assert found is not None  # noqa: S101 - one that wants the ending is told it
+        assert found is not None  # noqa: S101 - a waiter that needs the ending gets it
         return found
 
     async def over(self, execution: str) -> None:
-        """Return when the execution has ended or is gone, without reading its result, which may be large."""
+        """Return when the execution has ended or was removed, without reading its result, which may be large."""
 
         async def look() -> Literal[True] | None:
             state = await self._states.of(execution)
@@ -341,13 +341,13 @@ class Endings:
             self.outage.failed(self, "the wait for executions to end waits for the store", error)
             return False
         except Exception:
-            logger.exception("cannot look for ended executions; trying again")
+            logger.exception("cannot check for ended executions; trying again")
             return False
         self.outage.answered(self)
         return True
 
     async def _look(self, asked: list[str]) -> None:
-        """Poll these executions. One that is gone has ended, too."""
+        """Poll these executions. A removed one has ended, too."""
         states = await self.archive.states(asked)
         for execution in asked:
             if execution not in states or states[execution] in ENDED:

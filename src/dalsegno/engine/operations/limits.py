@@ -19,7 +19,7 @@ NO_TOKEN = ReadyToken("", "", "", 0)
 
 
 def follow_openings(stack: Stack, timers: Callable[[float], None] | None) -> None:
-    """Wake tokens held back by a rate when it permits them. ``timers`` is told the time of each opening; without
+    """Wake tokens held back by a rate when it permits them. ``timers`` receives the time of each opening; without
     timers in this process an alarm does this.
     """
     if stack.limits is not None:

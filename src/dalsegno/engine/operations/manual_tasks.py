@@ -89,7 +89,7 @@ class OpenTask(Struct, frozen=True):
     holder: str | None
     """The worker or remote program that holds it."""
     is_remote: bool
-    """Whether remote programs run it, not workers of ours."""
+    """Whether remote programs run it, not workers of the application."""
     docs: str = ""
     """Documentation in the declaration of a remote task."""
     returns: dict[str, Any] | None = None
@@ -271,8 +271,8 @@ class ByHand:
                 f"there is no task {id} in this store; `dalsegno task ls` lists those that are open"
             )
         if view.state in ENDED:
-            raise Conflict(f"task {id} is over: its execution has ended ({view.state}); nothing was changed")
-        raise Conflict(f"task {id} is over: it was already answered or cancelled; nothing was changed")
+            raise Conflict(f"task {id} has ended with its execution ({view.state}); nothing was changed")
+        raise Conflict(f"task {id} has ended: it was already answered or cancelled; nothing was changed")
 
     async def _known(self, inspection: Inspection, token: TokenView) -> _Found:
         lease = replace(lease_of(inspection, token, self.ledger.now()), losses=0)

@@ -30,7 +30,7 @@ PAGE = 1000
 
 
 class _EventData(Struct, frozen=True):
-    """Data of a signal's event besides its payload."""
+    """Data of a signal's event other than its payload."""
 
     id: str | None = None
     """Id given by the sender; without one the signal cannot be sent again."""
@@ -105,7 +105,7 @@ class Signals:
             self._unseen.popitem(last=False)
         if left <= 0:
             raise LimitExceeded(
-                f"{most:,} signals wait in execution {execution} and were not taken: that is the limit waiting_signals;"
+                f"{most:,} signals wait in execution {execution}, which is the limit waiting_signals;"
                 " nothing was sent. Let its workflow take them in a loop, send fewer, or raise"
                 " EngineLimits(waiting_signals=…)"
             )

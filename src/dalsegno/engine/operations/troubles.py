@@ -38,7 +38,7 @@ MOST_TOKENS = 20
 
 
 class StuckReason(Struct, frozen=True):
-    """A trouble. ``id`` is that of an outbox entry, or of a token that is put off repeatedly."""
+    """A trouble. ``id`` is that of an outbox entry, or of a token that is postponed repeatedly."""
 
     kind: Literal["outbox", "token"]
     id: str

@@ -38,7 +38,7 @@ IsOffered: TypeAlias = Callable[[Task], bool]
 
 
 class LackingVersion(Struct, frozen=True):
-    """A version that executions in flight run, and what it needs that is gone."""
+    """A version that executions in flight run, and its needs that the program lacks."""
 
     workflow: str
     version: int
@@ -172,7 +172,9 @@ async def _named_tasks(client: Client, version: UnfinishedVersion) -> set[Task]:
 
 
 async def _asked_tasks(client: Client, executions: Iterable[str]) -> set[Task]:
-    """Return the requested tasks of unfinished scripts and Python workflows, whatever names their code uses now."""
+    """Return the requested tasks of unfinished scripts and Python workflows, regardless of the names their code
+    uses now.
+    """
     found: set[Task] = set()
     for execution in executions:
         inspection = await client.stack.ledger.inspect(execution)

@@ -338,7 +338,7 @@ def _turn(resume: TokenView, lost: Lost | None) -> Wait:
 
 
 def _deadline(token: TokenView) -> Wait:
-    what = "its time for cleaning up is over" if token.node == GRACE else "its own timeout passes"
+    what = "its time for cleaning up has passed" if token.node == GRACE else "its own timeout passes"
     return Wait("deadline", "", "", f"ends when {what}", token.due, subject="execution")
 
 

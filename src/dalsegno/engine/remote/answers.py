@@ -180,7 +180,7 @@ class Answers:
             return await self._adopt(lease_of(inspection, view, self.ledger.now()), view.owner or "")
         if await self.engine.stack.archive.execution(execution) is None:
             raise NotFound(f"there is no task {id} in this store")
-        raise LeaseLost(f"task {id} is over: it was answered, it timed out, or its execution has ended")
+        raise LeaseLost(f"task {id} has ended: it was answered, it timed out, or its execution has ended")
 
     async def _adopt(self, lease: Lease, owner: str) -> Held:
         asked = await self._remotely.ask(lease)

@@ -190,7 +190,7 @@ class Claims:
         try:
             asked = await self._remotely.ask(lease)
         except (BadConfiguration, NotRunnableHere) as error:
-            logger.warning("token %s of execution %s is put off: %s", lease.token, lease.execution, error)
+            logger.warning("token %s of execution %s is postponed: %s", lease.token, lease.execution, error)
             await self._put_off(lease)
             return None
         except PutOff as error:

@@ -215,7 +215,7 @@ class RemoteSettings(Struct, frozen=True):
 
     @property
     def interval(self) -> float:
-        """Seconds between two heartbeats that a worker is asked to send."""
+        """Seconds between two heartbeats of a worker."""
         return self.lease / 3
 
 
@@ -284,7 +284,7 @@ def lease_of(inspection: Inspection, view: TokenView, now: float) -> Lease:
 def lost(id: str, outcome: Outcome) -> LeaseLost:
     reason = outcome.reason if isinstance(outcome, Stale) else ""
     if reason in ("finished", "scope", "unknown"):
-        return LeaseLost(f"task {id} is no longer needed: its execution, or its branch of it, has ended")
+        return LeaseLost(f"task {id} is no longer needed: its execution or its branch has ended")
     return LeaseLost(f"task {id} is no longer yours: it was given to another worker, or already answered")
 
 
@@ -373,9 +373,7 @@ class RemoteLeases:
         try:
             await work
         except OperatorError as error:
-            logger.warning(
-                "leases of remote workers cannot be handed back; they expire by themselves: %s", error
-            )
+            logger.warning("leases of remote workers cannot be handed back; they will expire: %s", error)
 
     async def settled(self) -> None:
         """Wait until all pending hand-backs are finished."""

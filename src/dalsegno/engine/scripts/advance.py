@@ -1,7 +1,7 @@
 """A machine at its stops: known outcomes are passed to it until it ends, pauses, or awaits something unknown.
 
 The inputs of a resume are read from the stores: completions, signals, and the reason of a cancellation. Following the
-machine does no I/O, so that it can run in a thread beside the event loop, where the program's own code belongs.
+machine does no I/O, so that it can run in a thread outside the event loop, where the program's own code belongs.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
         job.awaiting = None
         if job.stops > MOST_STOPS:
             raise LimitExceeded(
-                f"it awaited results that were already settled more than {MOST_STOPS:,} times in one go"
+                f"it awaited already settled results more than {MOST_STOPS:,} times in one turn"
             )
         if job.stops % STOPS_AT_ONCE == 0:
             return True

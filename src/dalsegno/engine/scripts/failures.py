@@ -16,7 +16,7 @@ from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import NO_RETRY, Failure, RetryPolicy
 
 LARGEST_DATA = 256 * 1024
-"""Bytes of an error's data besides its message."""
+"""Maximum bytes of an error's data, without its message."""
 
 TASK_FAILED = "TASK_FAILED"
 NODE_FAILED = "NODE_FAILED"

@@ -77,7 +77,7 @@ class Workflows:
         return own is not None and definition.version > own.version
 
     def forget_deployed(self) -> None:
-        """Forget deployments: another store is opened, which may have none of them."""
+        """Forget deployments: another store is opened, which may not have them."""
         self._deployed.clear()
 
 

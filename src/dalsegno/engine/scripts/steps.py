@@ -92,7 +92,7 @@ CLEANUP_CUT_OFF = "its clean-up was cut off"
 LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been cancelled, which is then looked up."""
 AFTER_THE_SIGNAL = 1.0
-"""Seconds by which the time limit of a wait is put off for a signal that has arrived and is not assigned yet."""
+"""Seconds by which the time limit of a wait is postponed for a signal that has arrived and is not assigned yet."""
 
 
 class ScriptStep(Struct, gc=False):
@@ -248,7 +248,9 @@ class ScriptSteps:
     async def _complete(
         self, lease: Lease, program: ScriptProgram, turn: Turn, was_interrupted: bool
     ) -> None:
-        """Add what the commit needs to a turn that failed or was asked to end. ``was_interrupted``: before the turn."""
+        """Add what the commit needs to a turn that failed or was asked to end. ``was_interrupted``: before the
+        turn.
+        """
         if turn.error is not None and turn.error.code == NAME_MISSING:
             raise BadConfiguration(_waits_for(program, turn.error.message))
         if turn.cancel:

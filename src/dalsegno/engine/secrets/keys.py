@@ -2,7 +2,7 @@
 
 - Each key has an id that reveals nothing about it. The first key of a ring seals, every key opens, so keys can be
   rotated while workers run.
-- Keys come from the environment, a file that it names, or a file beside the store. A key file beside a SQLite store
+- Keys come from the environment, a file that it names, or a file next to the store. A key file next to a SQLite store
   is read if it exists. It is created only if that is permitted (``may_make``) and the first credential is set: a
   server must not create a key that the workers do not have.
 """
@@ -203,7 +203,7 @@ class KeySource:
             return found
         keyring = self._parsed(written, KEY_VARIABLE)
         if keyring is None and self._key_file is not None and self._key_file.exists():
-            return self._parsed(_content(self._key_file, "the key beside the store"), str(self._key_file))
+            return self._parsed(_content(self._key_file, "the key file of the store"), str(self._key_file))
         return keyring
 
     def _parsed(self, text: str, where: str) -> Keyring | None:

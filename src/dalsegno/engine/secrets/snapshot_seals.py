@@ -3,7 +3,7 @@ Scripts are not sealed: their snapshots can name only functions of the language.
 
 * A snapshot is prefixed with its seal: ``$1:<key id>:<mac>`` and a line break. The seal covers the snapshot, the
   execution and the definition. Blobs are covered by their names, which are hashes of their content.
-* Stored code is sealed in a record beside it, by a process that has the same code in its own program. That code is
+* Stored code is sealed in a separate record, by a process that has the same code in its own program. That code is
   what runs; only earlier versions run from the store.
 * Unsealed data are accepted until a date that is set when sealing begins in a store. An operator may seal them as
   they are: a record holds that seal until the execution's next turn.
@@ -44,8 +44,8 @@ MOST_SEALS = 8
 """Seals per version of a program: other releases of Dal Segno may compile the same source to other fragments."""
 
 UNSEALED_VARIABLE = "DALSEGNO_UNSEALED_SNAPSHOTS"
-"""With the value ``refuse``, a process with a key accepts nothing unsealed, whatever the date in the store. With a
-date such as 2027-03-31, it accepts unsealed snapshots until then at the latest.
+"""With the value ``refuse``, a process with a key accepts nothing unsealed, regardless of the date in the store.
+With a date such as 2027-03-31, it accepts unsealed snapshots until then at the latest.
 """
 NO_KEY = (
     "snapshots in this store must be sealed, and this process has no secret key; set DALSEGNO_SECRET_KEY or "
@@ -57,7 +57,7 @@ WRITTEN_BACK = (
     "the record of when the sealing of snapshots began was deleted from the store, and is written back"
 )
 IS_OVER = (
-    "the record of when the sealing of snapshots began is gone, though there are seals in this store: snapshots "
+    "the record of when the sealing of snapshots began is missing, although there are seals in this store: snapshots "
     "without a seal are refused from now on; `dalsegno snapshots accept-until` sets another date"
 )
 

@@ -141,7 +141,7 @@ class Pending:
         if view.state == "CANCELLED":
             raise Conflict(f"cannot trigger execution {view.id}: it was cancelled")
         if (await self._with_input(view, payload)).input != view.input:
-            begun = "it was triggered and stands in line" if view.state == "PENDING" else "it has begun"
+            begun = "it was triggered and waits in the queue" if view.state == "PENDING" else "it has begun"
             raise Conflict(
                 f"cannot trigger execution {view.id} with another input: {begun} ({view.state});"
                 " submit the workflow again for another run"

@@ -62,7 +62,7 @@ class RerunHistory:
         view = await self.archive.execution(execution)
         if view is None:
             raise Conflict(
-                f"execution {execution}, from which {rerun} was rerun, has been removed; start the workflow anew"
+                f"execution {execution}, from which {rerun} was rerun, has been removed; start the workflow again"
             )
         return view
 
@@ -195,7 +195,7 @@ def _checked(plan: Plan, nodes: Sequence[str]) -> tuple[str, ...]:
                 f"node '{name}' belongs to split '{inside}'; only the whole split can be rerun: choose '{inside}'"
             )
         if name in plan.triggers:
-            raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow anew instead")
+            raise InvalidInput(f"'{name}' is a trigger and never runs; start the workflow again instead")
     return _earliest(plan, nodes)
 
 

@@ -312,7 +312,7 @@ class LocalWorker(Protocol):
         """Return a start that asks to keep its first tokens here, and those tokens."""
 
     def concluded(self, workflow: str, kept: list[NewToken]) -> None:
-        """Release the slots reserved for a start, whatever its outcome."""
+        """Release the slots reserved for a start, regardless of its outcome."""
 
     def accept(self, new: NewExecution, kept: list[NewToken], applied: Applied, name: str) -> None:
         """Run the kept tokens of a start. ``name`` is that of the offer."""

@@ -77,7 +77,9 @@ class ExternalWaits:
         if raw is None:
             # The execution has ended and its rows are swept: any decision here will be refused.
             return Failure(
-                "what the node waited for no longer exists", node=step_input.lease.node, retryable=False
+                "the execution or signal that the node waited for no longer exists",
+                node=step_input.lease.node,
+                retryable=False,
             )
         if external_waits.awaited_child(awaiting) is not None:
             return await self._child_ended(step_input, raw)

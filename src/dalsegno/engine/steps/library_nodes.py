@@ -33,7 +33,7 @@ from dalsegno.ports.node import (
 )
 
 WORKING_PAYLOAD = "$json"
-"""The data that edit and list nodes work on. A script passes it under this name beside the parameters; otherwise it
+"""The data that edit and list nodes work on. A script passes it under this name with the parameters; otherwise it
 is the `input_array`.
 """
 
@@ -55,9 +55,7 @@ ADVICE_ON_RESULT: dict[type, str] = {
 
 
 async def run_library_node(types: NodeTypes, type_name: str, ctx: RunContext, meters: Meters) -> Any:
-    """Run the node and return its output, or its question to people. Raises NodeError, or whatever the node
-    raises.
-    """
+    """Run the node and return its output, or its question to people. Raises NodeError, or the node's own exception."""
     spec = types.find(type_name)
     if spec is None:
         raise NotFound(f"there is no node type '{type_name}'; `dalsegno nodes` lists them all")

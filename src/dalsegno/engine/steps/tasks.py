@@ -42,7 +42,7 @@ REPLACED = 4
 CONTEXT_NAMES = frozenset(("ctx", "context"))
 NO_OPTIONS: Mapping[str, Any] = {}
 OWN_QUEUES = (DEFAULT_QUEUE, SYSTEM_QUEUE)
-"""Queues that every worker of ours serves by default."""
+"""Queues that every worker of the application serves by default."""
 LookForTask: TypeAlias = Callable[[str, NodeContext], Awaitable[None]]
 """Raises if another worker can run the task."""
 
@@ -72,7 +72,7 @@ class Task:
     ``/``.
     """
     is_remote: bool = False
-    """Whether remote programs run it: those that claim its queue, not workers of ours."""
+    """Whether remote programs run it: those that claim its queue, not workers of the application."""
     returns: Any = Any
     """Type of the output of a remote task."""
     docs: str = ""
@@ -109,7 +109,7 @@ def make_task(function: Callable[..., Any], **options: Any) -> Task:
 
 
 def make_remote_task(durable: DurableRemoteTask[..., Any], queue: str, docs: str, **options: Any) -> Task:
-    """Return a remote task. Raises InvalidInput if workers of ours serve the queue."""
+    """Return a remote task. Raises InvalidInput if workers of the application serve the queue."""
     if not queue or queue in OWN_QUEUES or module_of(queue) is not None:
         raise InvalidInput(
             f"remote task '{durable.name}': workers of this application serve the queue '{queue}'; give it a queue "
@@ -371,8 +371,8 @@ class Tasks:
             future.add_done_callback(lambda _: self._give_back(workflow))
             return
         logger.warning(
-            "a run of workflow '%s' was given up and keeps its thread until it ends: %d such threads were replaced "
-            "already; let blocking tasks look at ctx.cancelled, or give what they call a timeout",
+            "a run of workflow '%s' was abandoned and keeps its thread until it ends: %d such threads were replaced "
+            "already; let blocking tasks check ctx.cancelled, or set timeouts in their calls",
             workflow,
             sum(self._left.values()),
         )
@@ -387,7 +387,7 @@ class Tasks:
                 self._pool._max_workers -= 1  # noqa: SLF001 - see above
 
     async def call(self, work: Callable[[], None]) -> None:
-        """Run a turn of a Python workflow beside the event loop, which meanwhile renews leases and commits. A
+        """Run a turn of a Python workflow in a thread, while the event loop renews leases and commits. A
         cancelled turn keeps its thread until it ends.
         """
         if self._turns is None:
@@ -510,8 +510,8 @@ def _no_object(task: Task) -> NodeError:
 
 
 def _typed(task: Task, payload: Any) -> Any:
-    """Convert the input to the annotated types: dataclasses, models, dates and the like are built, plain values are
-    checked. Raises InvalidInput, which is not retried.
+    """Convert the input to the annotated types: dataclasses, models, dates and similar types are built, plain
+    values are checked. Raises InvalidInput, which is not retried.
     """
     hints = task.hints
     if len(task.parameters) == 1:
@@ -563,7 +563,9 @@ def _left(task: Task, error: SystemExit) -> NodeError:
 
 def _gave_up(task: Task) -> NodeError:
     """Return the error for a CancelledError without a cancellation."""
-    return NodeError(f"task '{task.name}' raised CancelledError by itself", code="CancelledError")
+    return NodeError(
+        f"task '{task.name}' raised CancelledError without being cancelled", code="CancelledError"
+    )
 
 
 def _silent(task: Task) -> NodeError:

@@ -21,7 +21,7 @@ NOT_HERE = (
     "ctx.transaction() needs a store on SQLite or PostgreSQL, and a task that runs in a worker with that store; "
     "this one has none to share"
 )
-TAKES_WORK = (
+NEEDS_WORK_FUNCTION = (
     "on SQLite a transaction is a short function that runs with the step's commit: "
     "write ctx.transaction(lambda connection: connection.execute(…))"
 )
@@ -60,7 +60,7 @@ class StepTransactions:
         """Return the error for a task that uses the other form of transaction than its store."""
         if self._store is None:
             return UsageError(NOT_HERE)
-        return UsageError(TAKES_WORK if self._store.takes_work else GIVES_CONNECTION)
+        return UsageError(NEEDS_WORK_FUNCTION if self._store.takes_work else GIVES_CONNECTION)
 
     @asynccontextmanager
     async def connection(self, lease: Lease, retry: RetryPolicy | None) -> AsyncIterator[Any]:
@@ -78,7 +78,9 @@ class StepTransactions:
             if fault is not None:
                 raise fault from error
             if lost:
-                raise TransactionLost(f"the store went away during a task's transaction ({error})") from error
+                raise TransactionLost(
+                    f"the connection to the store was lost during a task's transaction ({error})"
+                ) from error
             raise
         self.retries[run] = retry
         self._open[run] = opened

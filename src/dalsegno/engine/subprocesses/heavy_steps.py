@@ -56,7 +56,7 @@ TIMES = 20
 STARTS_IN = 60.0
 """Seconds within which a process must be ready."""
 SHORTEST_DELAY, LONGEST_DELAY = 0.1, 5.0
-"""Bounds, in seconds, on the time for which a step is put off; within them it is the expected time of the queued
+"""Bounds, in seconds, on the time for which a step is postponed; within them it is the expected time of the queued
 steps.
 """
 PATIENCE = 10
@@ -220,7 +220,7 @@ class HeavySteps:
         return False
 
     def full(self) -> list[str]:
-        """Return the workflows whose queue of heavy steps is full: further ones would only be put off."""
+        """Return the workflows whose queue of heavy steps is full: further ones would only be postponed."""
         if not self._lane.waiting:
             return []
         is_full = self._lane.waiting >= self._limits.in_line
@@ -412,7 +412,9 @@ class HeavySteps:
             self.are_possible = False
             return None
         except OSError as error:
-            logger.warning("no process for heavy steps can be started now (%s): they are put off", error)
+            logger.warning(
+                "no process for heavy steps can be started now (%s): the steps are postponed", error
+            )
             raise PutOff(LONGEST_DELAY) from None
         try:
             async with asyncio.timeout(STARTS_IN):

@@ -1,4 +1,4 @@
-"""Work on callers' data beside the event loop: fair queues, threads for small jobs and processes for large ones.
+"""Work on callers' data outside the event loop: fair queues, threads for small jobs and processes for large ones.
 
 * A job is one of the named pure functions of `dalsegno.job_process`: plain values in, plain values out.
 * Callers take turns, and none of them uses all processes. A caller with a full queue gets `Overloaded`.
@@ -68,7 +68,7 @@ class OffloadLimits:
 
 
 class Requester:
-    """The caller of a job. ``gone`` returns when the result is not wanted any more."""
+    """The caller of a job. ``gone`` returns when the result is no longer needed."""
 
     def __init__(self, key: str = "", gone: Callable[[], Awaitable[None]] | None = None) -> None:
         self.key = key
@@ -363,7 +363,7 @@ class Offload:
         try:
             await asyncio.wait({job, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not job.done():
-                raise TooSlow("the caller has gone, and its job was cancelled")
+                raise TooSlow("the caller has disconnected, and its job was cancelled")
             return job.result()
         finally:
             for each in (job, watch):

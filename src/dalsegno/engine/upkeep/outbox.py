@@ -121,8 +121,8 @@ class Nesting:
         if len(above) > self._most:
             raise LimitExceeded(
                 f"'{order.workflow}' was not started: child workflows that wait for each other are more than "
-                f"{self._most} deep (limit child_depth); if it calls itself without end, mend that, "
-                "else go through the work in a loop, or start the next one without waiting for it"
+                f"{self._most} deep (limit child_depth); if it calls itself endlessly, fix that; else "
+                f"process the work in a loop, or start the next one without waiting for it"
             )
 
     async def _parent_of(self, execution: str) -> str | None:
@@ -193,8 +193,8 @@ class Outbox:
                 continue
 
     def _pause(self) -> float:
-        """Return the longest wait. Entries that could not be delivered here are retried soon, whatever the polling
-        interval.
+        """Return the longest wait. Entries that could not be delivered here are retried soon, regardless of the
+        polling interval.
         """
         return LOOK_AGAIN if self._put_off else self.look_every()
 

@@ -1,4 +1,4 @@
-"""The reconciler (L6): finds what a crash left behind, repairs what can be repaired, and reports the rest."""
+"""The reconciler (L6): finds and repairs the effects of crashes, and reports executions that cannot continue."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Reconciler:
 
     async def _sleep(self) -> None:
         """Sleep for the interval, counted from the last round of any process. Which of several processes makes the
-        next round is random: each sees things that the others do not, such as dead workers of its own machine.
+        next round is random: each detects faults that the others do not, such as dead workers of its own machine.
         """
         clock = asyncio.get_running_loop().time
         last = clock()
@@ -118,7 +118,7 @@ class Reconciler:
         self.on_round()
 
     async def take_back_leases(self) -> None:
-        await self.take_back(dead_among(await self.ledger.known_workers()), "of workers that are gone")
+        await self.take_back(dead_among(await self.ledger.known_workers()), "of dead workers")
 
     async def take_back(self, names: Sequence[str], cause: str) -> None:
         """Take back the leases held under these names, and under all names that missed their heartbeat."""

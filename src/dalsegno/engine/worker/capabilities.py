@@ -66,7 +66,7 @@ class TaskMissing(NotRunnableHere):
 
 
 class RunsInProgram(NotRunnableHere):
-    """A remote task: programs that claim its queue run it, not workers of ours."""
+    """A remote task: programs that claim its queue run it, not workers of the application."""
 
     def __init__(self, task: str, queue: str) -> None:
         super().__init__(f"task '{task}' is remote: it runs in a program that claims the queue '{queue}'")
@@ -212,7 +212,7 @@ class Capabilities:
 
 @contextmanager
 def _asking(offer: str) -> Iterator[None]:
-    """Raise NotRunnableHere during an outage: a step must not fail because another worker could not be looked up."""
+    """Raise NotRunnableHere during an outage: a step must not fail because other workers could not be determined."""
     try:
         yield
     except OperatorError as error:

@@ -199,7 +199,7 @@ class WorkerSource(Protocol):
 def lost_workers(workers: Sequence[WorkerView], inspection: Inspection, now: float) -> Mapping[str, Lost]:
     """Return the lost workers of an execution by the name under which they hold leases: those whose leases have
     ended, and those that were processes of this machine. A worker of another machine whose row is gone is omitted:
-    its tokens are being taken back at this moment.
+    its leases are being released now.
     """
     owners = {token.owner for token in inspection.tokens if token.state == "leased" and token.owner}
     if not owners:
@@ -220,7 +220,7 @@ def _lost(view: WorkerView, now: float) -> Lost:
     if view.expires_at > now:
         then = f"its lease ends at {_clock(view.expires_at)}, then another worker takes it"
     else:
-        then = f"its lease has ended at {_clock(view.expires_at)}: a scheduler takes it back"
+        then = f"its lease expired at {_clock(view.expires_at)}: a scheduler releases it"
     return Lost(f"its worker {name} is dead{since}; {then}", view.expires_at, heard or None, bool(remote))
 
 
@@ -343,7 +343,7 @@ class RemoteQueue(Struct, frozen=True):
 async def remote_queue(
     declarations: RemoteDeclarations, live: Sequence[WorkerInfo], queue: str
 ) -> RemoteQueue | None:
-    """Return the remote queue; None if workers of ours serve it, or would."""
+    """Return the remote queue; None if workers of the application serve it, or would."""
     if not _may_be_remote(queue):
         return None
     tasks = tuple(each.task for each in await declarations.of_queue(queue))
@@ -357,8 +357,8 @@ def _may_be_remote(queue: str) -> bool:
 def _remote_queue(
     queue: str, tasks: tuple[str, ...], last: LastClaim | None, live: Sequence[WorkerInfo]
 ) -> RemoteQueue | None:
-    """Build the remote queue. A queue without declared tasks is remote if a program has claimed from it and no worker
-    of ours serves it.
+    """Build the remote queue. A queue without declared tasks is remote if a program has claimed from it and no
+    worker of the application serves it.
     """
     serving = [info for info in live if queue in info.queues]
     is_ours = any(info.remote is None for info in serving)
@@ -448,7 +448,9 @@ def _worker_command(app: str | None, queue: str) -> str:
 
 
 def without_code(execution: str, resume: TokenView, app: str, workers: Directory) -> Wait:
-    """Return the wait of a program that every worker so far has put off. ``app`` is the application with its code."""
+    """Return the wait of a program that every worker so far has postponed. ``app`` is the application with its
+    code.
+    """
     sentence = "no worker that took it has the code of this version; it is tried again"
     served = resume.queue in workers.queues
     wait = Wait("queued", "", "", sentence, resume.due, resume.queue, subject="program", served=served)
@@ -460,7 +462,7 @@ def without_code(execution: str, resume: TokenView, app: str, workers: Directory
 
 
 def _for_program(wait: Wait, remote: RemoteQueue, execution: str) -> Wait:
-    """Return the wait for a remote program: no worker of ours would help."""
+    """Return the wait for a remote program; no worker of the application can run the task."""
     last = remote.last
     is_declared = wait.subject == "task" and wait.node in remote.tasks
     who = f"remote {needing(wait)}" if is_declared else needing(wait)

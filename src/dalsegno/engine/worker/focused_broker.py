@@ -11,7 +11,7 @@ from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
-GLANCE = 1.0
+LONGEST_WAIT = 1.0
 """Seconds after which a token is found at the latest that another process made ready."""
 
 
@@ -59,7 +59,7 @@ class FocusedBroker:
             if leases:
                 return leases
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(GLANCE):
+                async with asyncio.timeout(LONGEST_WAIT):
                     await self._changed.wait()
 
     async def close(self) -> None:

@@ -91,7 +91,7 @@ class Heartbeat:
         lease_seconds: float,
         info: bytes | Callable[[], bytes] = b"",
     ) -> None:
-        """``info``: description that each heartbeat stores beside the name, for people; evaluated at each beat."""
+        """``info``: description that each heartbeat stores with the name, for people; evaluated at each beat."""
         self.ledger = ledger
         self.lease_seconds = lease_seconds
         self._names = names

@@ -73,8 +73,8 @@ def pause_before_next_try(missing_for: float, token: str) -> float:
     return pause * (0.75 + crc32(token.encode()) % 1000 / 2000)
 
 
-class TakingUp:
-    """The role that wakes tokens which sleep because no worker had what they need, if this worker has it."""
+class LackingTokensWaker:
+    """The role that wakes tokens which sleep because no worker had their task, if this worker has it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Release of tokens that a worker does not finish: they are handed back, left to other workers, or put off."""
+"""Release of tokens that a worker does not finish: they are handed back, left to other workers, or postponed."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class TokenReleaser:
         except StoreLost:
             return False
         except Exception:
-            logger.exception("token %s of execution %s cannot be put off", lease.token, lease.execution)
+            logger.exception("token %s of execution %s cannot be postponed", lease.token, lease.execution)
             return False
         return isinstance(outcome, Applied)
 
@@ -216,13 +216,13 @@ class TokenReleaser:
         """Return the pause of a token that this process cannot run; it grows with each put-off."""
         times = self._put_offs.count(lease)
         level = logging.WARNING if times == 1 else logging.DEBUG
-        logger.log(level, "token %s of execution %s is put off: %s", lease.token, lease.execution, reason)
+        logger.log(level, "token %s of execution %s is postponed: %s", lease.token, lease.execution, reason)
         self._report(lease, reason, times)
         return backoff(CANNOT_RUN_PAUSE, times, LONGEST_PAUSE)
 
     async def commit_failure(self, lease: Lease, failure: Transition) -> Outcome:
         """Commit a failure in place of a step that the store refused. If the store refuses the failure too, the token
-        must not stay leased under a living name: it is put off and shown as a dead letter.
+        must not stay leased under a living name: it is postponed and shown as a dead letter.
         """
         outcome = await self._committer.commit(failure)
         if isinstance(outcome, Refused) and not _loses_wake_up(lease):
@@ -230,7 +230,7 @@ class TokenReleaser:
             due = self._ledger.now() + self._put_off(lease, reason)
             outcome = await self._committer.commit(put_off(lease, due))
         if isinstance(outcome, Refused):
-            raise InternalError(f"the store refuses even to put off token {lease.token}: {outcome.message}")
+            raise InternalError(f"the store refuses even to postpone token {lease.token}: {outcome.message}")
         return outcome
 
     async def release_on_stop(self, name: str, leases: Sequence[Lease]) -> None:
@@ -243,7 +243,7 @@ class TokenReleaser:
             return
         except OperatorError as error:
             logger.warning(
-                "%d leases of %s cannot be handed back (%s); they expire by themselves",
+                "%d leases of %s cannot be handed back (%s); they will expire",
                 len(leases),
                 name,
                 error,
@@ -283,7 +283,7 @@ def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
 
 
 def _loses_wake_up(lease: Lease) -> bool:
-    """Return True for a node that was woken by what it waited for: if it slept again, it would take its wake-up for
+    """Return True for a node that was woken by an arrival: if it slept again, it would take its next wake-up for
     its timeout. Tokens of scripts check for the arrival themselves.
     """
     return lease.kind == "node" and lease.reason == "arrival"

@@ -55,9 +55,9 @@ class Worker:
     """A worker of a set of queues: it claims their tokens, runs them and commits their steps.
 
     A worker's heartbeat renews every lease under its name, so the worker must not hold leases that it does not know
-    of. If a reply that may have leased something is lost, the worker gives up its name (``give_up_name``) and continues
-    under a new one as soon as the store knows that. The old name is renewed only while runs leased under it continue;
-    then its unknown leases expire.
+    of. If a reply that may have leased something is lost, the worker gives up its name (``give_up_name``) and
+    continues under a new one as soon as the store knows that. The old name is renewed only while runs leased under
+    it continue; then its unknown leases expire.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class Worker:
         return transition, kept
 
     def concluded(self, workflow: str, kept: list[NewToken]) -> None:
-        """Release the slots reserved for a start, whatever its outcome."""
+        """Release the slots reserved for a start, regardless of its outcome."""
         self._offered[workflow] -= len(kept)
         if not self._offered[workflow]:
             del self._offered[workflow]
@@ -302,8 +302,8 @@ class Worker:
             task.add_done_callback(self._tasks.pop)
 
     def cancel_runs(self, execution: str, tokens: Sequence[str] | None = None) -> None:
-        """Cancel runs of an execution, or of some of its tokens, whose results would be refused. Other processes find
-        out by themselves.
+        """Cancel runs of an execution, or of some of its tokens, whose results would be refused. Other processes
+        detect this themselves.
         """
         runs = [
             lease
@@ -543,7 +543,7 @@ class Worker:
     async def _commit_within(self, lease: Lease, transition: Transition) -> Outcome:
         within = await self.transactions.of_step(lease)
         if within is None:
-            raise InternalError(f"the transaction of token {lease.token} went away during its step")
+            raise InternalError(f"the transaction of token {lease.token} was lost during its step")
         try:
             outcome = await self.committer.commit_within(within, transition)
         except InvalidInput as error:
@@ -589,7 +589,7 @@ class Worker:
 
     async def _fail_refused(self, lease: Lease, refused: Refused, name: str) -> None:
         """Commit the failure of a refused script step. If the script has ended meanwhile, its task with the same
-        lease is an execution of its own and starts anew.
+        lease is an execution of its own and starts again.
         """
         failure = await self.scripts.refused(lease, refused.message)
         if isinstance(await self.releaser.commit_failure(lease, failure), Stale):

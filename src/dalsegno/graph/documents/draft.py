@@ -50,7 +50,7 @@ class DraftNode(Struct, eq=False, gc=False):
     """The same parameters, with edge names replaced by edge ids."""
     parameters_pointer: str
     attached: bool = True
-    """False for a node without a usable id: it is checked by itself and left out of the graph."""
+    """False for a node without a usable id: it is checked separately and left out of the graph."""
 
     spec: NodeSpec | None = None
     control: ControlKind = "plain"

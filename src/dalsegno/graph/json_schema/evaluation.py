@@ -106,7 +106,7 @@ class Evaluation:
             raise Unresolved(shown(schema))
         self.charge(1 + len(schema))
         if self.dialect < 2019 and "$ref" in schema:
-            _ref(self, schema["$ref"], value, schema, path, errors)  # keywords beside it have no effect
+            _ref(self, schema["$ref"], value, schema, path, errors)  # sibling keywords have no effect
             return
         keywords = self._keywords
         for name, argument in schema.items():

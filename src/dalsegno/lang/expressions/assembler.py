@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dalsegno.lang.runtime.code import Constant, FunctionCode, Instruction, Scope, Shelter
+from dalsegno.lang.runtime.code import Constant, FunctionCode, Instruction, ProtectedRange, Scope
 from dalsegno.lang.runtime.opcodes import Op
 
 HIDDEN = " "
@@ -55,7 +55,7 @@ class FunctionAssembler:
         self.boxed: set[int] = set()
         self.prepared: set[int] = set()
         self.scopes: list[Scope] = []
-        self.shelters: list[Shelter] = []
+        self.protected_ranges: list[ProtectedRange] = []
         self.parameters = 0
         self.has_rest = False
 
@@ -156,7 +156,7 @@ class FunctionAssembler:
             tuple(sorted(self.boxed)),
             tuple(sorted(self.boxed - self.prepared)),
             (*self._unscoped(), *self.scopes),
-            tuple(self.shelters),
+            tuple(self.protected_ranges),
             tuple(self.captured),
         )
 

@@ -83,7 +83,8 @@ class Durable(Generic[P, R]):
     ) -> None:
         """``context_parameter`` is filled by the engine, not by callers.
 
-        ``raises`` lists exception classes that a workflow receives unchanged even if its own module does not name them.
+        ``raises`` lists exception classes that a workflow receives unchanged even if its own module does not name
+        them.
         """
         functools.update_wrapper(self, function)
         self.function = function
@@ -123,8 +124,8 @@ class Durable(Generic[P, R]):
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Return the arguments of a call as the input of a task or workflow.
 
-        The value of a single parameter is the input itself; several parameters are an object by name. ``*rest`` becomes
-        a list; the items of ``**named`` become fields beside the others.
+        The value of a single parameter is the input itself; several parameters are an object by name. ``*rest``
+        becomes a list; the items of ``**named`` become further fields.
         """
         try:
             bound = self.signature.bind(*args, **kwargs)

@@ -27,7 +27,7 @@ class Op(IntEnum):
     """Push None."""
     POP = 8
     COPY = 9
-    """Push the ``a`` topmost values once more."""
+    """Push the ``a`` topmost values a second time."""
     TUCK = 10
     """``x y -> y x y``."""
     CUT = 11

@@ -1,4 +1,4 @@
-"""A compiled Python workflow: created from a function, stored as bytes, loaded beside the running code."""
+"""A compiled Python workflow: created from a function, stored as bytes, loaded next to the running code."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class PythonProgram:
         return self._durables[kind, name]
 
     def add_durable(self, durable: Durable[Any, Any]) -> None:
-        """Remember a callable that the program has called, whatever its origin."""
+        """Remember a callable that the program has called, regardless of its origin."""
         self._durables[durable.kind, durable.name] = durable
 
     def dump(self) -> bytes:
@@ -153,9 +153,9 @@ class PythonProgram:
     ) -> PythonProgram:
         """Load a stored program on the globals of the running code.
 
-        ``resolve`` may return the running workflow (or its function) for a module, a qualified name and the workflow's
-        name; otherwise the module must be imported already. ``own`` is the same version in the running code, which
-        takes precedence over the stored one.
+        ``resolve`` may return the running workflow (or its function) for a module, a qualified name and the
+        workflow's name; otherwise the module must be imported already. ``own`` is the same version in the running
+        code, which takes precedence over the stored one.
         """
         stored = _decode(data)
         if own is not None:

@@ -96,7 +96,7 @@ _OS = frozenset(("os", "posix", "nt"))
 _FORBIDDEN_OF_OS = re.compile(
     r"system|popen|startfile|f?d?open|exec\w+|spawn\w+|posix_spawn\w*|fork\w*|kill\w*"
 )
-_FORBIDDEN_THINGS = frozenset(
+_FORBIDDEN_OBJECTS = frozenset(
     id(thing)
     for thing in (
         types.BuiltinFunctionType,
@@ -169,7 +169,7 @@ _DEEPEST = 5
 
 def is_forbidden(thing: Any) -> bool:
     """Return whether a thing runs, loads or finds code itself, so that no workflow may keep it across an await."""
-    if id(thing) in _FORBIDDEN_THINGS:
+    if id(thing) in _FORBIDDEN_OBJECTS:
         return True
     module = getattr(thing, "__module__", None)
     if not isinstance(module, str):

@@ -1,8 +1,8 @@
 """Compiled programs as plain data: written by the compiler, run by the machine.
 
-An instruction is a triple ``(opcode, a, b)`` of integers. Source offsets are kept beside the instructions, so that an
-error knows its position. A stored program consists of these structures: add fields at the end, with a default, and
-never change the meaning of one.
+An instruction is a triple ``(opcode, a, b)`` of integers. Source offsets are kept next to the instructions, so that
+an error knows its position. A stored program consists of these structures: add fields at the end, with a default,
+and never change the meaning of one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Scope(Struct, frozen=True, array_like=True, gc=False):
     names: tuple[str | None, ...]
 
 
-class Shelter(Struct, frozen=True, array_like=True, gc=False):
+class ProtectedRange(Struct, frozen=True, array_like=True, gc=False):
     """An error thrown by the instructions from ``start`` to before ``stop`` continues at ``target``."""
 
     start: int
@@ -38,8 +38,8 @@ class Shelter(Struct, frozen=True, array_like=True, gc=False):
 class FunctionCode(Struct, frozen=True, array_like=True, gc=False):
     """One function. Its frame's slots are parameters, then other variables.
 
-    A slot whose variable is used by an inner function is *boxed*: it holds a cell, which that function captures; other
-    slots hold their value.
+    A slot whose variable is used by an inner function is *boxed*: it holds a cell, which that function captures;
+    other slots hold their value.
     """
 
     number: int
@@ -57,7 +57,7 @@ class FunctionCode(Struct, frozen=True, array_like=True, gc=False):
     """Boxed slots that no SCOPE instruction prepares."""
     scopes: tuple[Scope, ...] = ()
     """Outer ones before inner ones."""
-    shelters: tuple[Shelter, ...] = ()
+    protected_ranges: tuple[ProtectedRange, ...] = ()
     """Inner ones before outer ones."""
     capture_names: tuple[str, ...] = ()
 

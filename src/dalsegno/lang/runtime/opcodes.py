@@ -56,7 +56,7 @@ class Op(IntEnum):
     STORE_CAPTURED = 40  # value -> ; into the captured cell a
     LOAD_GLOBAL = 41  # -> workflow-wide variable constants[a]
     STORE_GLOBAL = 42  # value -> ; workflow-wide variable constants[a] = value
-    SCOPE = 43  # makes the variables of slots a to b - 1 anew
+    SCOPE = 43  # creates the variables of slots a to b - 1 again
     RENEW = 44  # gives boxed variables of slots a to b - 1 new cells with the same values
     ASSIGN = 45  # keys value -> ; puts the value at places[a]
     READ_PLACE = 46  # keys -> keys value; what is at places[a]; b: whether a missing last key is null

@@ -164,7 +164,7 @@ class ReduceFrame(_EachItem):
 class SortFrame:
     """A stable bottom-up merge sort that asks the callback ``(a, b)`` which comes first.
 
-    If a variable's list is sorted, ``place`` and ``keys`` tell the machine where to store the result.
+    If a variable's list is sorted, ``place`` and ``keys`` are where the machine stores the result.
     """
 
     __slots__ = ("callback", "end", "items", "keys", "left", "merged", "middle", "place", "right", "width")

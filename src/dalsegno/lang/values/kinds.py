@@ -29,7 +29,7 @@ a `Group` of them, an `ErrorValue` or `Configured`."""
 class Host:
     """The environment of an evaluation: its meter, the time, and a source of random bytes.
 
-    ``requests`` receives a script's requests for tasks, timers and the like; graph expressions have none. A given
+    ``requests`` receives a script's requests for tasks, timers and other work; graph expressions have none. A given
     ``meter``, shared with other evaluations, replaces the limits.
     """
 

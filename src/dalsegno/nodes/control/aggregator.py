@@ -15,10 +15,10 @@ class AggregatorParameters(NodeParameters):
     timeout: Annotated[Seconds | None, RAW] = Field(
         None,
         gt=0,
-        description="How long to wait for all items, from the split on; without it, as long as it takes.",
+        description="Time limit for all items, from the split on. Default: none.",
     )
     output: Annotated[Any, EXPRESSION] = Field(
-        None, description="What each item brings, evaluated in the item; without it, the item's payload."
+        None, description="The value of each item, evaluated in the item. Default: the item's payload."
     )
 
 

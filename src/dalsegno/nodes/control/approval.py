@@ -20,10 +20,10 @@ def _listed(value: Any) -> Any:
 
 
 class ApprovalParameters(NodeParameters):
-    message: Text = Field("", description="What is to be decided, for those who decide.")
+    message: Text = Field("", description="The question, for the people who decide.")
     approvers: Annotated[list[Text], BeforeValidator(_listed)] = Field(
         default=[],
-        description="Who is asked: names, addresses or groups. Shown with the approval, not enforced.",
+        description="The people who should decide: names, addresses or groups. Shown with the approval, not enforced.",
     )
     form: Annotated[dict[str, Any] | None, RAW] = Field(
         None,
@@ -33,7 +33,7 @@ class ApprovalParameters(NodeParameters):
         None,
         gt=0,
         description="How long to wait; then the node fails with `TIMEOUT`, which is not retried. "
-        "Without it, the node's own `timeout` counts, else as long as it takes.",
+        "Default: the node's own `timeout`, else none.",
     )
     signal: SignalName | None = Field(
         None,
@@ -58,14 +58,14 @@ def _receive(raw: Mapping[str, Any], payload: Any) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "decision": {"enum": list(DECISIONS)},
-            "data": {"description": "What came with the decision; that of an approval fits `form`."},
+            "data": {"description": "Data of the decision; those of an approval fit `form`."},
             "by": {"type": ["string", "null"], "description": "Who decided."},
-            "comment": {"type": "string", "description": "Where one was given."},
+            "comment": {"type": "string", "description": "The comment, if there is one."},
         },
     },
 )
 async def approval(ctx: NodeContext, parameters: ApprovalParameters) -> AwaitSignal:
-    """Waits for a decision. A rejection is a success too: let a `conditional` look at `decision`."""
+    """Waits for a decision. A rejection is a success too: check `decision` with a `conditional`."""
     question = {
         "message": parameters.message,
         "approvers": list(parameters.approvers),

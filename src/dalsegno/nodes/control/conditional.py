@@ -20,10 +20,10 @@ class ConditionalParameters(NodeParameters):
         "and", description="Joins the comparisons when `expression` is a list."
     )
     true_edge_id: Annotated[str | None, RAW] = Field(
-        None, description="Edge taken when the condition holds; without one, that way ends."
+        None, description="Edge taken when the condition holds; without one, that path ends."
     )
     false_edge_id: Annotated[str | None, RAW] = Field(
-        None, description="Edge taken when it does not hold; without one, that way ends."
+        None, description="Edge taken when it does not hold; without one, that path ends."
     )
 
 

@@ -15,7 +15,7 @@ Level = Literal["debug", "info", "warn", "warning", "error", "critical"]
 
 class LogParameters(NodeParameters):
     message: Any = Field(description="The line; anything but text is written as JSON.")
-    level: Level = Field("info", description="How important the line is.")
+    level: Level = Field("info", description="Level of the line.")
 
 
 @node_type(
@@ -27,7 +27,7 @@ class LogParameters(NodeParameters):
     },
 )
 async def log(ctx: NodeContext, parameters: LogParameters) -> dict[str, Any]:
-    """Writes a line to the execution's log and passes on what it received."""
+    """Writes a line to the execution's log and passes on its input."""
     message = as_text(parameters.message)
     level = "warning" if parameters.level == "warn" else parameters.level
     ctx.log(message, level)

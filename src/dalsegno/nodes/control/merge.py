@@ -16,18 +16,19 @@ MergeMode = Literal["append", "combine", "first"]
 class MergeParameters(NodeParameters):
     mode: MergeMode = Field(
         "append",
-        description="`append` lists the payloads in the order of the edges, `combine` unites objects (later ones "
-        "win), `first` takes the first payload.",
+        description="`append` lists the payloads in the order of the edges, `combine` merges objects (later ones win), "
+        "`first` takes the first payload.",
     )
     wait_mode: Annotated[Literal["wait_for_all", "wait_for_any", "all", "any"], RAW] = Field(
         "wait_for_all",
         description="Whether to wait for every branch that can still arrive, or for the first.",
     )
     timeout: Annotated[Seconds | None, RAW] = Field(
-        300, gt=0, description="How long to wait for all, from the first arrival on."
+        300, gt=0, description="Time limit for all branches, from the first arrival on."
     )
     losers: Annotated[Literal["keep", "cancel"], RAW] = Field(
-        "keep", description="With `wait_for_any`: whether the branches that lost run on or are cancelled."
+        "keep",
+        description="With `wait_for_any`: whether the branches that lost keep running or are cancelled.",
     )
 
 
@@ -53,7 +54,7 @@ def _combine(payloads: list[Any]) -> dict[str, Any]:
     for position, payload in enumerate(payloads):
         if not isinstance(payload, dict):
             raise NodeError(
-                f"mode 'combine' unites objects, but payload {position} is {json_type(payload)}; "
+                f"mode 'combine' merges objects, but payload {position} is {json_type(payload)}; "
                 "use mode 'append' to list payloads of any type",
                 code="NOT_AN_OBJECT",
                 details={"position": position, "type": json_type(payload)},

@@ -23,7 +23,7 @@ class ScriptParameters(NodeParameters):
     input: Any = Field(
         None,
         validation_alias=AliasChoices("input", "inputs"),
-        description="What the script sees as `inputs`; without it, what came over the incoming edge.",
+        description="The script's `inputs`. Default: the payload of the incoming edge.",
     )
 
 
@@ -49,7 +49,7 @@ def _script_problems(parameters: Mapping[str, Any]) -> list[ParameterProblem]:
     needs=("$payload",),
     children=True,
     check=_script_problems,
-    output_schema={"description": "What the script returns."},
+    output_schema={"description": "The script's result."},
 )
 async def script(ctx: NodeContext, parameters: ScriptParameters) -> StartChild:
     """Runs a script as an execution of its own; its output is what the script returns."""

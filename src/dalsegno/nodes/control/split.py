@@ -16,11 +16,11 @@ class SplitParameters(NodeParameters):
         description="The list whose items run one by one, each as `$item` with its `$index`."
     )
     max_concurrency: WholeNumber = Field(
-        1000, ge=1, description="How many items may be open at the same time."
+        1000, ge=1, description="Maximum number of items that are open at the same time."
     )
     on_item_error: Literal["collect", "halt"] | None = Field(
         None,
-        description="What a failed item does: `collect` puts its error in its place, `halt` fails the split. "
+        description="The effect of a failed item: `collect` puts its error in its place, `halt` fails the split. "
         "Default: `collect` where an aggregator follows, else `halt`.",
     )
 

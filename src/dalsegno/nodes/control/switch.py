@@ -15,11 +15,11 @@ from dalsegno.ports.node import NodeContext, Route
 
 
 class SwitchRule(NodeParameters):
-    value: Any = Field(None, description="What is looked at.")
+    value: Any = Field(None, description="The value to compare.")
     operator: Operator = Field(
-        "==", description="How it is compared, by sign (`==`, `>`) or name (`eq`, `contains`)."
+        "==", description="The operator, by sign (`==`, `>`) or name (`eq`, `contains`)."
     )
-    compare: Any = Field(None, description="What it is compared with.")
+    compare: Any = Field(None, description="The value to compare it with.")
 
 
 class SwitchParameters(NodeParameters):

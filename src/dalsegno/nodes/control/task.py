@@ -18,7 +18,7 @@ class TaskParameters(NodeParameters):
         validation_alias=AliasChoices("task", "name"),
         description="Name the task is registered under.",
     )
-    input: Any = Field(None, description="What the task is given.")
+    input: Any = Field(None, description="The task's input.")
 
 
 @node_type("task", parameters=TaskParameters, aliases=("python",))

@@ -35,11 +35,9 @@ class ScheduleParameters(NodeParameters):
 
 
 class WebhookParameters(NodeParameters):
-    path: Annotated[str, RAW] = Field(
-        min_length=1, description="The path below `/v1/hooks/` at which the server answers."
-    )
+    path: Annotated[str, RAW] = Field(min_length=1, description="The path of deliveries, below `/v1/hooks/`.")
     method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], BeforeValidator(_upper), RAW] = Field(
-        "POST", description="HTTP method that is answered; a deploy takes POST, PUT and PATCH."
+        "POST", description="HTTP method of deliveries; a deploy accepts POST, PUT and PATCH."
     )
     secret: Annotated[str | None, RAW] = Field(
         None,

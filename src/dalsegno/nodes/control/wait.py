@@ -37,7 +37,7 @@ class WaitParameters(NodeParameters):
         "time_interval",
         description="Whether to wait for a span of time, until a point in time, or for a signal.",
     )
-    amount: Number = Field(1, ge=0, description="How many units to wait; may be fractional.")
+    amount: Number = Field(1, ge=0, description="Number of units to wait; may be fractional.")
     unit: Unit = Field("seconds", description="Unit of `amount`.")
     until: Annotated[Any, AfterValidator(_is_instant)] = Field(
         None,
@@ -46,15 +46,15 @@ class WaitParameters(NodeParameters):
     )
     signal: SignalName | None = Field(
         None,
-        description="Name of the signal to wait for. A signal that came before is taken at once; each is taken by one "
-        "waiting node, in the order in which they began to wait. Inside a split, name the item in it: "
+        description="Name of the signal to wait for. A signal that arrived before is taken at once; each is taken by "
+        "one waiting node, in the order in which they began to wait. Inside a split, name the item in it: "
         "`approved-{{ $item.id }}`.",
     )
     timeout: Seconds | None = Field(
         None,
         gt=0,
         description="How long to wait for the signal; then the node fails with `TIMEOUT`, which is not retried. "
-        "Without it, the node's own `timeout` counts, else as long as it takes.",
+        "Default: the node's own `timeout`, else none.",
     )
 
     @model_validator(mode="after")
@@ -79,7 +79,7 @@ class WaitParameters(NodeParameters):
     },
 )
 async def wait(ctx: NodeContext, parameters: WaitParameters) -> SleepUntil | AwaitSignal:
-    """Waits for a span of time, until a point in time or for a signal, then passes on what it received."""
+    """Waits for a span of time, until a point in time or for a signal, then passes on its input."""
     if parameters.signal is not None:
         return AwaitSignal(parameters.signal, parameters.timeout)
     due = _due(ctx.now, parameters)

@@ -35,17 +35,17 @@ def _is_version(version: Any) -> Any:
 class WorkflowParameters(NodeParameters):
     name: Annotated[str, AfterValidator(_is_target)] = Field(
         min_length=1,
-        description="The workflow, of whatever kind; `checkout@3` or `checkout@stable` names its version.",
+        description="The workflow, of any kind; `checkout@3` or `checkout@stable` names its version.",
     )
     version: Annotated[int | str | None, BeforeValidator(_is_version)] = Field(
         None,
-        description="Its number, or an alias; without it, the version that is current when the node runs.",
+        description="Number or alias. Default: the version that is current when the node runs.",
     )
-    input: Any = Field(None, description="Its start payload; without it, what came over the incoming edge.")
+    input: Any = Field(None, description="Its start payload. Default: the payload of the incoming edge.")
     wait: bool = Field(
         True,
         description="Whether to wait for its end. If so, it is cancelled with this execution, and its error is the "
-        "node's; every further attempt starts another one. If not, it lives on by itself.",
+        "node's; every further attempt starts another one. If not, it continues independently.",
     )
 
 
@@ -54,7 +54,7 @@ class WorkflowParameters(NodeParameters):
     parameters=WorkflowParameters,
     needs=("$payload",),
     children=True,
-    output_schema={"description": "What the workflow put out; with `wait: false` an object with its `id`."},
+    output_schema={"description": "The workflow's output; with `wait: false` an object with its `id`."},
 )
 async def workflow(ctx: NodeContext, parameters: WorkflowParameters) -> StartChild:
     """Runs another workflow; its output is this node's. The node's `timeout` limits each attempt."""

@@ -31,11 +31,11 @@ class DatetimeParameters(NodeParameters):
         None,
         description="The time to work on: ISO text, Unix seconds, or for `parse` text in `format`. Default: now.",
     )
-    amount: Number = Field(0, description="For `add` and `subtract`: how many units.")
+    amount: Number = Field(0, description="For `add` and `subtract`: number of units.")
     unit: CalendarUnit = Field(
         "seconds",
-        description="For `add` and `subtract`. Days and longer keep the local time of day; months end where "
-        "they must (31 January plus a month is the last of February).",
+        description="For `add` and `subtract`. Days and longer keep the local time of day; months are shortened if "
+        "needed (31 January plus a month is the last of February).",
     )
     timezone: ZoneName | None = Field(
         None,

@@ -26,9 +26,7 @@ class Assignment(NodeParameters):
     value: Any = Field(
         None, description="Its value. In mode `keep_only`, a field without a value keeps its own."
     )
-    type: ValueType | None = Field(
-        None, description="What the value is converted to; without it, it stays as it is."
-    )
+    type: ValueType | None = Field(None, description="Type to convert the value to. Default: no conversion.")
 
 
 class EditParameters(NodeParameters):
@@ -39,7 +37,7 @@ class EditParameters(NodeParameters):
     assignments: list[Assignment] = Field(default=[], description="The fields, set one after the other.")
     target_path: Annotated[Any, EXPRESSION] = Field(
         None,
-        description="What is edited: a reference such as `$json.user` or `$fetch.body`. Default: `$json`.",
+        description="The object to edit: a reference such as `$json.user` or `$fetch.body`. Default: `$json`.",
     )
 
 
@@ -71,7 +69,7 @@ async def _target(ctx: NodeContext, parameters: EditParameters) -> Any:
         # A number or list as payload (an item of a split, for example) has no fields to keep: start with an empty
         # object.
         return None
-    raise _failed(f"what is edited should be an object, but is {json_type(target)}", "target_path")
+    raise _failed(f"the value to edit should be an object, but is {json_type(target)}", "target_path")
 
 
 def _value(assignment: Assignment, target: Any, path: Path) -> Any:

@@ -30,7 +30,7 @@ FieldRules = Annotated[list[Annotated[FieldRule, OrField()]], RAW]
 class GroupParameters(ListParameters):
     field: Annotated[ItemPath | None, RAW] = Field(None, description="Path inside each item to group by.")
     expression: Annotated[Any, EXPRESSION] = Field(
-        None, description="What to group by, evaluated per `item`, instead of a field."
+        None, description="The key to group by, evaluated per `item`, instead of a field."
     )
     rules: FieldRules = Field(
         default=[],
@@ -49,10 +49,10 @@ class DedupeParameters(ListParameters):
         default=[], description="Paths inside each item that must be equal; without any, whole items must be."
     )
     expression: Annotated[Any, EXPRESSION] = Field(
-        None, description="What must be equal, evaluated per `item`, instead of fields."
+        None, description="The value that must be equal, evaluated per `item`, instead of fields."
     )
     rules: FieldRules = Field(default=[], description="The fields as rules: another spelling of `fields`.")
-    keep: Literal["first", "last"] = Field("first", description="Which of several alike items stays.")
+    keep: Literal["first", "last"] = Field("first", description="Which of several equal items is kept.")
 
     @model_validator(mode="after")
     def _check_exclusive(self) -> DedupeParameters:
@@ -107,7 +107,7 @@ async def _group_keys(ctx: NodeContext, parameters: GroupParameters, items: list
     fields = [rule.field for rule in parameters.rules] if parameters.field is None else [parameters.field]
     if not fields:
         raise NodeError(
-            "group needs 'field', 'expression' or 'rules' to know what belongs together",
+            "group needs 'field', 'expression' or 'rules' to determine the groups",
             code="INVALID_PARAMETERS",
             retryable=False,
         )

@@ -14,9 +14,9 @@ from dalsegno.ports.node import NodeContext, Working
 
 class LimitParameters(ListParameters):
     count: WholeNumber = Field(
-        ge=0, validation_alias=AliasChoices("count", "limit"), description="How many items to keep."
+        ge=0, validation_alias=AliasChoices("count", "limit"), description="Number of items to keep."
     )
-    offset: WholeNumber = Field(0, ge=0, description="How many items to skip before.")
+    offset: WholeNumber = Field(0, ge=0, description="Number of items to skip first.")
     keep: Literal["first", "last"] = Field("first", description="From which end of the list to count.")
 
 

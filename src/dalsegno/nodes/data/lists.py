@@ -33,8 +33,8 @@ LIST_OUTPUT = {
     "type": "object",
     "properties": {
         "items": {"type": "array"},
-        "count": {"type": "integer", "description": "How many items came out."},
-        "original_count": {"type": "integer", "description": "How many went in."},
+        "count": {"type": "integer", "description": "Number of items in the output."},
+        "original_count": {"type": "integer", "description": "Number of items in the input."},
     },
 }
 
@@ -54,7 +54,7 @@ ItemPath = Annotated[str, AfterValidator(_item_path)]
 
 
 class ListParameters(NodeParameters):
-    input_array: Any = Field(None, description="The list; without it, the working payload `$json`.")
+    input_array: Any = Field(None, description="The list. Default: the working payload `$json`.")
 
 
 class OrField:

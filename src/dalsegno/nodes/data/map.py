@@ -21,7 +21,7 @@ from dalsegno.ports.node import NodeContext, Working
 
 class MapParameters(ListParameters):
     expression: Annotated[Any, EXPRESSION] = Field(
-        description="What each item becomes, e.g. `{id: item.id, total: item.price * item.count}`."
+        description="The new value of each item, e.g. `{id: item.id, total: item.price * item.count}`."
     )
 
 

@@ -47,10 +47,10 @@ class SortRule(NodeParameters):
 class SortParameters(ListParameters):
     rules: Annotated[list[Annotated[SortRule, OrField()]], RAW] = Field(
         default=[],
-        description="What to sort by; a later rule decides where the earlier ones find no difference.",
+        description="The keys to sort by; a later rule decides between items that are equal by the earlier ones.",
     )
     expression: Annotated[Any, EXPRESSION] = Field(
-        None, description="What to sort by, evaluated per `item`, instead of rules."
+        None, description="The key to sort by, evaluated per `item`, instead of rules."
     )
     direction: Direction = Field("asc", description="For sorting by `expression`, or without rules.")
 

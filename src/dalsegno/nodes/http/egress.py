@@ -1,7 +1,7 @@
 """The egress policy: the addresses that nodes may connect to.
 
-It checks *addresses*, after name resolution, because a public name can point anywhere. The client must connect to the
-very address that was checked (see `client`); a second lookup could return another one.
+It checks *addresses*, after name resolution, because a public name can point anywhere. The client must connect to
+exactly the address that was checked (see `client`); a second lookup could return another one.
 """
 
 from __future__ import annotations
@@ -58,6 +58,23 @@ class EgressPolicy:
     networks: tuple[Network, ...] = ()
     host_patterns: tuple[str, ...] = ()
 
+    @classmethod
+    def blocking(cls, allow: str | Iterable[str] = ()) -> EgressPolicy:
+        """Return a policy that blocks non-public addresses but those in ``allow``.
+
+        ``allow`` lists CIDRs, addresses and host patterns (``*.corp.example``).
+        """
+        entries = re.split(r"[\s,;]+", allow) if isinstance(allow, str) else list(allow)
+        networks: list[Network] = []
+        patterns: list[str] = []
+        for entry in filter(None, entries):
+            network = _network(entry)
+            if network is not None:
+                networks.append(network)
+            else:
+                patterns.append(_pattern(entry))
+        return cls(block_private=True, networks=tuple(networks), host_patterns=tuple(patterns))
+
     def check(self, host: str, address: Address) -> None:
         """Raise EgressDenied unless the policy permits connecting to ``host`` at ``address``."""
         if not self.permits(host, address):
@@ -76,26 +93,9 @@ class EgressPolicy:
 ALLOW_EVERYTHING = EgressPolicy(block_private=False)
 
 
-def blocking_policy(allow: str | Iterable[str] = ()) -> EgressPolicy:
-    """Return a policy that blocks non-public addresses but those in ``allow``.
-
-    ``allow`` lists CIDRs, addresses and host patterns (``*.corp.example``).
-    """
-    entries = re.split(r"[\s,;]+", allow) if isinstance(allow, str) else list(allow)
-    networks: list[Network] = []
-    patterns: list[str] = []
-    for entry in filter(None, entries):
-        network = _network(entry)
-        if network is not None:
-            networks.append(network)
-        else:
-            patterns.append(_pattern(entry))
-    return EgressPolicy(block_private=True, networks=tuple(networks), host_patterns=tuple(patterns))
-
-
 def policy_from_environment(environment: Mapping[str, str]) -> EgressPolicy:
     """Return the blocking policy with the exceptions of ``DALSEGNO_EGRESS_ALLOW``."""
-    return blocking_policy(environment.get(ALLOW_VARIABLE, ""))
+    return EgressPolicy.blocking(environment.get(ALLOW_VARIABLE, ""))
 
 
 def is_public(address: Address) -> bool:

@@ -126,7 +126,7 @@ class Pagination(NodeParameters):
         description="Where a response holds its list, e.g. `body.items`: the lists are joined. "
         "A page with an empty list is the last one counted.",
     )
-    max_pages: WholeNumber = Field(10, ge=1, le=1000, description="Most pages to fetch.")
+    max_pages: WholeNumber = Field(10, ge=1, le=1000, description="Maximum number of pages to fetch.")
 
     @model_validator(mode="after")
     def _check_paging(self) -> Pagination:
@@ -161,19 +161,19 @@ class HttpParameters(NodeParameters):
         min_length=1,
         max_length=100,
         description="Name of a credential that authorises the request, instead of `auth`. It is sent only to the hosts "
-        "on its own list. In a graph the node's `credentials` says the same.",
+        "on its own list. In a graph, the node's `credentials` does the same.",
     )
     timeout: Seconds = Field(
-        30, gt=0, description="Time for the whole exchange, redirects and body included."
+        30, gt=0, description="Time limit of the whole exchange, redirects and body included."
     )
     retry: Annotated[Any, RAW] = Field(
-        None, description="Shorthand for the node's `retry`: how often to try again."
+        None, description="Shorthand for the node's `retry`: number of further attempts."
     )
     retry_delay: Annotated[Any, RAW] = Field(
         None, description="Shorthand: time before the first further attempt."
     )
     raise_on_status: Annotated[str, BeforeValidator(_joined), AfterValidator(_statuses)] = Field(
-        "", description="Statuses that fail the node: `4xx,5xx`, `404`, `500-503`. Without it, none does."
+        "", description="Statuses that fail the node: `4xx,5xx`, `404`, `500-503`. Default: none."
     )
     ignore_ssl: bool = Field(False, description="Accept any certificate.")
     follow_redirects: bool = Field(True, description="Follow up to ten redirects.")
@@ -197,7 +197,7 @@ _OUTPUT = {
         "headers": {"type": "object", "description": "Names in lower case."},
         "body": {"description": "JSON or text; binary content as {encoding, data, content_type, size}."},
         "duration_ms": {"type": "number"},
-        "pages": {"type": "integer", "description": "With pagination: how many were fetched."},
+        "pages": {"type": "integer", "description": "With pagination: number of pages fetched."},
         "more": {"type": "boolean", "description": "With pagination: whether `max_pages` cut it short."},
     },
 }

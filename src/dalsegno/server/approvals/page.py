@@ -148,17 +148,17 @@ def written(value: Any) -> str:
 
 STYLE = "/v1/approvals/links/approval.css"
 LONGEST_DATA = 20_000
-_REJECTING = "<p><small>A rejection sends the comment, and nothing else of what was filled in.</small></p>"
+_REJECTING = "<p><small>A rejection sends only the comment, not the other fields.</small></p>"
 ENDINGS: dict[str, tuple[str, str]] = {
     "unknown": ("This link is not valid", "Check that the whole address was copied, or ask for a new link."),
     "expired": (
         "This link has expired",
-        "It was valid until {until}. Nothing was decided by it; ask for a new link.",
+        "It was valid until {until}, and was not used. Ask for a new link.",
     ),
     "used": ("This has been decided", "It was {decision} with this link on {used}. A link works once."),
     "decided": (
         "This decision is no longer open",
-        "Someone else has decided, the time is over, or the workflow has ended. This link has changed nothing.",
+        "Someone else has decided, the time has passed, or the workflow has ended. Nothing was changed.",
     ),
 }
 
@@ -224,7 +224,7 @@ def _data(context: dict[str, Any] | None) -> str:
     text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
     more = "\n…" if len(text) > LONGEST_DATA else ""
     return (
-        "<details open><summary>What the workflow was started with</summary>"
+        "<details open><summary>Input of the workflow</summary>"
         f'<pre tabindex="0">{escape(text[:LONGEST_DATA])}{more}</pre></details>'
     )
 

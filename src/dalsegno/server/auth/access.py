@@ -72,5 +72,5 @@ def check_scope(caller: Caller, scope: Scope) -> None:
 def _depends(check: Callable[[Request], Awaitable[Caller]]) -> Dependency:
     found = Depends(check)
     if not isinstance(found, Dependency):
-        raise TypeError("FastAPI's Depends is not what it was")
+        raise TypeError("FastAPI's Depends has an unexpected form; this version of FastAPI is not supported")
     return found

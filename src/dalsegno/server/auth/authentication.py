@@ -183,7 +183,7 @@ class Authenticator:
         named, secret = read_key(text) or ("", "")
         key = keys.get(named)
         if not is_secret_of(key, secret) or key is None:
-            why = "this key is not one of this server's"
+            why = "this server does not know this key"
         elif (wrong := key.why_not(now)) is not None:
             why = f"the key '{key.name}' {wrong}"
         else:
@@ -198,7 +198,7 @@ class Authenticator:
         session = await self.sessions.find(visit.session or "")
         key = keys.get(session.key) if session is not None else None
         if key is None or key.why_not(self._clock.now()) is not None:
-            raise Unauthenticated("the session is over: sign in again")
+            raise Unauthenticated("the session has expired: sign in again")
         return caller_with(key, "session")
 
     async def is_still_valid(self, caller: Caller) -> bool:
@@ -234,7 +234,7 @@ def _bearer(authorization: str) -> str:
     return text.strip() if kind.lower() == "bearer" else ""
 
 
-class OpenToOthers(BadConfiguration):
+class NoKeyConfigured(BadConfiguration):
     """The refusal to listen without keys, with the hint for the command line."""
 
     hint = "On this machine alone (--host 127.0.0.1) a server needs no keys."
@@ -246,7 +246,7 @@ async def check_listening(records: Records, clock: Clock, settings: ServerSettin
     if await KeyRecords(records, clock).any():
         return None
     if not settings.is_local:
-        raise OpenToOthers(
+        raise NoKeyConfigured(
             f"without keys everyone who reaches {settings.host} could run workflows here; {MAKE_A_KEY}"
         )
     return (

@@ -71,7 +71,7 @@ def is_script(source: DefinitionSource) -> bool:
 
 NAME_WANTED = (
     "the definition has no name: write 'name' into the graph or into the script's front matter, wrap the script in"
-    " 'workflow NAME(inputs) { … }', or give 'name' beside the definition ('?name=…' where it is the whole body)"
+    " 'workflow NAME(inputs) { … }', or give 'name' next to the definition ('?name=…' if it is the whole body)"
 )
 
 

@@ -19,7 +19,7 @@ from dalsegno.ports.archive import ExecutionFilter, Place
 
 T = TypeVar("T")
 
-Limit = Annotated[int, Query(ge=1, le=500, description="How many at most.")]
+Limit = Annotated[int, Query(ge=1, le=500, description="Maximum number of entries.")]
 Cursor = Annotated[str | None, Query(max_length=500, description="`next` of the previous page.")]
 
 
@@ -77,10 +77,10 @@ async def asked_filter(
         list[ExecutionKind] | None, Query(max_length=20, description="Without it: all but schedules.")
     ] = None,
     tag: Annotated[
-        list[Tag] | None, Query(max_length=20, description="`name=value`; all of them must fit.")
+        list[Tag] | None, Query(max_length=20, description="`name=value`; all of them must match.")
     ] = None,
     parent: Annotated[
-        str | None, Query(max_length=100, description="The `id` of the execution that they come from.")
+        str | None, Query(max_length=100, description="The `id` of their parent execution.")
     ] = None,
     relation: Annotated[
         list[Relation] | None,

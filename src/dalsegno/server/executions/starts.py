@@ -186,7 +186,7 @@ async def _start(
         return BatchResult(id=started.execution, new=started.is_new)
     except DalSegnoError as error:
         return _refused(error)
-    except Exception as error:  # noqa: BLE001 - a bug of ours fails one start, not those beside it
+    except Exception as error:  # noqa: BLE001 - a bug fails one start, not the others
         return _refused(internal_error("a start of a batch", error))
 
 

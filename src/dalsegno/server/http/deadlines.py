@@ -148,7 +148,7 @@ class Deadlines:
 def _log_outcome(call: Call, status: int) -> None:
     """Log the outcome of an abandoned call. An internal error was logged with its cause when it became a reply."""
     level = logging.WARNING if status >= 400 else logging.INFO
-    logger.log(level, "%s, whose caller was told that its outcome is unknown: %d", call.text, status)
+    logger.log(level, "%s, whose outcome was reported as unknown to its caller: %d", call.text, status)
 
 
 # -- replies to abandoned calls -------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ def _refusal(call: Call, scope: Scope) -> ProblemResponse:
 
 def _unknown(call: Call, scope: Scope) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"the store did not confirm this within {call.seconds:g} s; it may have been done, may be done later, or "
-        "not at all. " + _advice(call, scope),
+        f"the store did not confirm this within {call.seconds:g} s; it may have taken effect, may "
+        "do so later, or not at all. " + _advice(call, scope),
         call.execution(),
     )
 
@@ -171,13 +171,11 @@ def _unknown(call: Call, scope: Scope) -> OutcomeUnknown:
 def _advice(call: Call, scope: Scope) -> str:
     if takes_key(scope.get("route")):
         if KEY_HEADER.lower() in GuardedRequest(scope).headers:
-            return f"Send it again with the same {KEY_HEADER}: it is done once"
-        return (
-            f"If it names a key in its body, send it again as it is: it is done once. If not, {_where(call)}"
-        )
+            return f"Send it again with the same {KEY_HEADER}: it takes effect once"
+        return f"If it names a key in its body, repeat it unchanged: it takes effect once. If not, {_where(call)}"
     if scope["method"] in ("PUT", "DELETE"):
-        return "Send it again: what was done already is not done twice"
-    return "Check whether it was done before you send it again"
+        return "Send it again: a second call has no further effect"
+    return "Check whether it took effect before you send it again"
 
 
 def _where(call: Call) -> str:

@@ -37,7 +37,7 @@ from dalsegno.server.auth.access import NOBODY, Caller, check_scope
 from dalsegno.server.executions.sources import JSON, SCRIPT, YAML
 from dalsegno.server.http import paths
 from dalsegno.server.http.problems import problem_of
-from dalsegno.server.http.request import Departed, GuardedRequest, read_body, replayed
+from dalsegno.server.http.request import ClientDisconnected, GuardedRequest, read_body, replayed
 from dalsegno.server.http.responses import with_default_headers
 from dalsegno.server.http.route import Route
 from dalsegno.server.http.routing import Table
@@ -119,7 +119,7 @@ class Guard:
                 if visit.path != paths.SESSION:  # there a key over its quota can see its usage
                     self.services.usage.check_bytes(caller)
                 receive = await self._with_body(visit, receive, caller)
-        except Departed:
+        except ClientDisconnected:
             return
         except QuotaExceeded as error:
             await self._refusal(visit, error)(scope, receive, send)  # not audited: a flood would fill the log

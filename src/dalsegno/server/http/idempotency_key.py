@@ -31,7 +31,7 @@ IdempotencyKey = Annotated[
         alias=KEY_HEADER,
         min_length=1,
         max_length=500,
-        description="Any text of yours: the same call with the same key again does nothing new.",
+        description="Any text: repeating the call with the same key has no further effect.",
     ),
 ]
 

@@ -122,7 +122,7 @@ class Place(BaseModel):
         description="JSON pointer: into the document or the input where one is refused, else into the request "
         "(`/body/tags`, `/query/limit`, `/path/execution`)."
     )
-    message: str = Field(description="What is wrong there, as a sentence.")
+    message: str = Field(description="The problem, as a sentence.")
     rule: str | None = Field(default=None, description="The rule that is broken, such as `unknown-type`.")
     line: int | None = Field(default=None, description="In the text of a script, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
@@ -148,11 +148,11 @@ class Problem(BaseModel):
     type: str = Field(description="Where the code is explained, with cause and cure.")
     title: str = Field(description="The meaning of the status, the same for every problem with it.")
     status: int = Field(description="The HTTP status.")
-    detail: str = Field(description="What is wrong with this request, in one or a few sentences.")
+    detail: str = Field(description="The problem with this request, in one or a few sentences.")
     code: str = Field(description="The stable code of the error, `DS-…`.")
     findings: list[Place] = Field(
         default=[],
-        description="Everything that is wrong, each with its place. Empty where the error is not about a place.",
+        description="All problems, each with its place. Empty if the error does not concern a place.",
     )
     errors: list[Place] = Field(
         default=[], deprecated=True, description="The same list under its earlier name. Use `findings`."
@@ -294,7 +294,7 @@ async def _known_error(request: Request, error: Exception) -> ProblemResponse:
 
 
 async def _malformed(request: Request, error: Exception) -> ProblemResponse:
-    """Handle an invalid request that the framework refused before any code of ours ran."""
+    """Handle an invalid request that the framework refused before the route ran."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     places = [Place(pointer=_pointer(each["loc"]), message=_message(each)) for each in found]
     unreadable = any(each["type"] == "json_invalid" for each in found)

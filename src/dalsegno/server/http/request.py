@@ -147,7 +147,7 @@ def _parse_host(text: str) -> Host | None:
     return Host(name.rstrip("."), port)
 
 
-class Departed(Exception):
+class ClientDisconnected(Exception):
     """The caller disconnected in the middle of its request; no reply is possible."""
 
 
@@ -168,7 +168,7 @@ async def _gather(receive: Receive, most: int) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Departed
+            raise ClientDisconnected
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > most:
@@ -182,7 +182,7 @@ def _too_large(most: int) -> str:
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Return a ``receive`` that yields the body once more, and then the messages of the connection."""
+    """Return a ``receive`` that yields the body again, and then the messages of the connection."""
     given = False
 
     async def again() -> Message:

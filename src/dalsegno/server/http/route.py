@@ -71,7 +71,7 @@ class Route(APIRoute):
 
 
 def requester_of(request: Request) -> Requester:
-    """Return the requester of this request's jobs, which also tells when the jobs are no longer wanted."""
+    """Return the requester of this request's jobs, which also signals when the jobs are no longer needed."""
     address = request.client.host if request.client is not None else ""
 
     async def gone() -> None:

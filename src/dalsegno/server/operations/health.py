@@ -102,7 +102,7 @@ async def _queues(services: ServerServices) -> Part:
     served = queues_of(living)
     unserved = sorted((view for view in waiting if view.queue not in served), key=lambda view: -view.ready)
     if not unserved:
-        return Part(name="queues", status="ok", detail="no work waits where no worker serves")
+        return Part(name="queues", status="ok", detail="every queue with work has a worker")
     now = ledger.now()
     longest = max(now - view.oldest if view.oldest is not None else 0.0 for view in unserved)
     declarations = services.client.declarations
@@ -145,5 +145,5 @@ def _dead(services: ServerServices, workers: Sequence[WorkerView]) -> list[str]:
 def _lost(dead: Sequence[str]) -> Part:
     if not dead:
         return Part(name="workers", status="ok", detail="no dead worker holds work")
-    detail = f"{len(dead)} dead workers hold work, which is taken back soon: {', '.join(dead[:NAMED])}"
+    detail = f"{len(dead)} dead workers hold work, which is released soon: {', '.join(dead[:NAMED])}"
     return Part(name="workers", status="degraded", detail=detail)

@@ -116,12 +116,12 @@ class _Collector:
         yield _histogram("step_seconds", "A step, with its commit.", meter.step_seconds)
         yield _histogram("commit_seconds", "A batch written to the store.", meter.commit_seconds)
         yield _histogram("commit_transitions", "Transitions in a batch.", meter.batches)
-        yield _counter("repairs", "What the reconciler mended.", ("kind",), engine.reconciler.repairs)
+        yield _counter("repairs", "Repairs by the reconciler.", ("kind",), engine.reconciler.repairs)
         lost = engine.reconciler.repairs["expired-lease"]
-        yield _single("leases_lost", "Leases taken back from dead or silent workers.", lost)
+        yield _single("leases_lost", "Leases released from dead or silent workers.", lost)
         yield _single("timers_fired", "Timers fired by this process.", engine.timers.fired)
-        yield _gauge("timer_lag_seconds", "By how much the next timer is overdue.", engine.timers.lag())
-        yield _gauge("executions_stuck", "Executions that nothing can move.", len(engine.reconciler.stuck))
+        yield _gauge("timer_lag_seconds", "Delay of the next timer that is overdue.", engine.timers.lag())
+        yield _gauge("executions_stuck", "Executions that cannot continue.", len(engine.reconciler.stuck))
         yield _gauge(
             "steps_running", "Steps in progress here.", len(engine.worker.running) if engine.worker else 0
         )
@@ -153,7 +153,7 @@ class _Collector:
         )
         yield _by_queue("queue_running", "Tokens in progress.", [(v.queue, v.running) for v in longest])
         ages = [(v.queue, max(look.now - v.oldest, 0.0) if v.oldest is not None else 0.0) for v in longest]
-        yield _by_queue("queue_oldest_seconds", "How long the first in line has waited.", ages)
+        yield _by_queue("queue_oldest_seconds", "Age of the oldest waiting token.", ages)
         dead = len(dead_workers(look.workers, look.now))
         workers = GaugeMetricFamily("dalsegno_workers", "Workers of all processes.", labels=("state",))
         workers.add_metric(("alive",), len(look.workers) - dead)

@@ -2,7 +2,7 @@
 
 - Alerts report failed executions to receivers.
 - The audit log lists who changed what.
-- Credentials are set, listed without values, removed and sealed anew.
+- Credentials are set, listed without values, removed and sealed again.
 - API keys are created, listed, changed and revoked.
 - A session signs in to the pages of this server with a key, and shows who the caller is.
 """
@@ -159,7 +159,7 @@ async def credentials(services: Services, limit: Limit = 100, cursor: Cursor = N
 
 @credentials_router.post("/rotate", operation_id="rotate_credentials", dependencies=[needs("admin")])
 async def rotate_key(services: Services) -> RotationReply:
-    """Seals every credential anew with the server's first key. The call may be repeated at any time."""
+    """Seals every credential again with the server's first key. The call may be repeated at any time."""
     return RotationReply.of(await services.engine.vault.rotate())
 
 

@@ -33,7 +33,7 @@ router = APIRouter(tags=["approvals"], route_class=Route)
 
 NodeId = Annotated[str, Path(max_length=500, description="The node that asks.", examples=["gate"])]
 Token = Annotated[str, Path(max_length=200, description="The secret part of a link.")]
-Workflow = Annotated[str | None, Query(max_length=300, description="Only those of this workflow.")]
+Workflow = Annotated[str | None, Query(max_length=300, description="Only approvals of this workflow.")]
 
 MOST_FIELDS = 1000
 STATUSES = {"open": 200, "unknown": 404, "expired": 410, "used": 410, "decided": 409}
@@ -50,9 +50,9 @@ PAGES: dict[int | str, dict[str, Any]] = {
         (200, "The page."),
         (400, "The form cannot be read."),
         (404, "No such link."),
-        (409, "Somebody else has decided, or there is nothing to decide any more."),
+        (409, "Someone else has decided, or the question is no longer open."),
         (410, "The link was used or has expired."),
-        (422, "The decision does not fit; the page says why."),
+        (422, "The decision does not fit the form; the page gives the reason."),
     )
 }
 STYLE = (FOLDER / "approval.css").read_bytes()

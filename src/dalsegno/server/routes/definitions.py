@@ -59,7 +59,7 @@ async def validate(services: Services, source: Source) -> Checked:
     status_code=status.HTTP_201_CREATED,
     dependencies=[needs("run")],
     openapi_extra=openapi_body(),
-    responses={200: {"model": DeployedDefinition, "description": "It was there before."}},
+    responses={200: {"model": DeployedDefinition, "description": "It existed already."}},
 )
 async def deploy(services: Services, source: Source, response: Response, http: Request) -> DeployedDefinition:
     """Stores a version. Deploying the same content again returns the existing version (200 instead of 201). Names

@@ -147,7 +147,7 @@ async def events(
     services: Services,
     execution: ExecutionId,
     after: Annotated[int, Query(ge=0, le=2**53, description="Number of the last event seen.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of entries.")] = 200,
 ) -> EventPage:
     """Returns the history from any event number on, in order. Use `last` as the next `after`. A number higher than
     that of the last event is refused."""
@@ -329,7 +329,7 @@ async def wait(
     services: Services,
     request: Request,
     execution: ExecutionId,
-    seconds: Annotated[float, Query(ge=0, le=60, description="How long to wait at most.")] = 20,
+    seconds: Annotated[float, Query(ge=0, le=60, description="Maximum seconds to wait.")] = 20,
 ) -> Execution:
     """Returns the execution as soon as it has ended, or in its current state when the time is over. A server that
     stops answers early: check `state`, and call again."""

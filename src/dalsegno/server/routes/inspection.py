@@ -38,8 +38,8 @@ router = APIRouter(tags=["executions"], route_class=Route)
 async def inspection(
     services: Services,
     execution: ExecutionId,
-    things: Annotated[bool, Query(description="With what its program awaits, in sentences.")] = False,
-    slots: Annotated[bool, Query(description="With what has not arrived at each barrier, by name.")] = False,
+    things: Annotated[bool, Query(description="Include what its program awaits, as sentences.")] = False,
+    slots: Annotated[bool, Query(description="Include the open slots of each barrier, by name.")] = False,
 ) -> InspectionInfo:
     """Returns tokens, barriers and the machine of an execution. For inspection: fields may be added."""
     view = await whole(services, execution)

@@ -21,7 +21,7 @@ from dalsegno.server.services import ServerServices, Services
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=Route)
 
 Name = Annotated[str, Path(max_length=200, description="The schedule's name.", examples=["nightly"])]
-Times = Annotated[int, Query(ge=1, le=100, description="How many of its next times.")]
+Times = Annotated[int, Query(ge=1, le=100, description="Number of next times.")]
 
 
 def schedules_of(services: ServerServices) -> ScheduleRecords:

@@ -36,7 +36,7 @@ from dalsegno.server.services import ServerServices, Services
 
 tasks_router = APIRouter(prefix="/tasks", tags=["remote workers"], route_class=Route)
 
-TaskId = Annotated[str, Path(max_length=200, description="As it was handed out.")]
+TaskId = Annotated[str, Path(max_length=200, description="The id as it was handed out.")]
 
 
 @tasks_router.post("/claim", operation_id="claim_tasks", dependencies=[needs("worker")])
@@ -94,8 +94,8 @@ async def fail(services: Services, task: TaskId, given: FailRequest, request: Re
 
 manual_tasks_router = APIRouter(prefix="/tasks", tags=["operation"], route_class=Route)
 
-OfExecution = Annotated[str | None, Query(max_length=100, description="Only of this execution.")]
-OfQueue = Annotated[str | None, Query(max_length=200, description="Only of this queue.")]
+OfExecution = Annotated[str | None, Query(max_length=100, description="Only tasks of this execution.")]
+OfQueue = Annotated[str | None, Query(max_length=200, description="Only tasks of this queue.")]
 
 
 @manual_tasks_router.get("", operation_id="list_tasks", dependencies=[needs("read")])

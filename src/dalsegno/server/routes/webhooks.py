@@ -48,11 +48,11 @@ BODIES: dict[str, Any] = {
 }
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A delivery that came before; or, of a webhook that waits, the workflow's output.",
+        "description": "A repeated delivery; or, with `sync_seconds`, the workflow's output.",
         "content": {"application/json": {"schema": {"description": "A `HookReply`, or any JSON value."}}},
     },
     202: {"model": HookReply, "description": "Started."},
-    405: refusal(405, "This webhook takes other methods."),
+    405: refusal(405, "This webhook accepts other methods."),
 }
 
 

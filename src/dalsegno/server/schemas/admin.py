@@ -54,7 +54,7 @@ class QuotaSettings(BaseModel):
     bytes_per_minute: Quota | None = Field(default=None, description="Bodies of requests and of replies.")
     open_streams: Quota | None = Field(default=None, description="Event streams and calls that wait.")
     stored_executions: Quota | None = Field(
-        default=None, description="Unfinished and kept ones that it started."
+        default=None, description="Stored executions that it started, ended ones included."
     )
 
     @staticmethod
@@ -70,9 +70,7 @@ class QuotaUseInfo(BaseModel):
     """One quota and its use. Rates and streams are those of the server process that answers."""
 
     limit: int | None = Field(default=None, description="Absent: no limit.")
-    used: int | None = Field(
-        default=None, description="Absent where nothing limits it and it is not counted."
-    )
+    used: int | None = Field(default=None, description="Absent if there is no limit and no count.")
 
 
 class QuotaUses(BaseModel):
@@ -103,7 +101,7 @@ class KeyRequest(Asked, BaseModel):
     expires: str | None = Field(
         default=None,
         pattern=r"^[1-9][0-9]{0,3}[smhd]$",
-        description="How long it is valid: `30d`, `12h`. Without it, for good.",
+        description="How long it is valid: `30d`, `12h`. Default: without a limit.",
     )
     queues: list[Queue] | None = Field(
         default=None,
@@ -130,7 +128,7 @@ class KeyChange(Asked, BaseModel):
         description="Replaces the list; only of a key with the scope `worker` and without `admin`.",
     )
     quotas: QuotaSettings | None = Field(
-        default=None, description="Those that are named change; null takes the server's default again."
+        default=None, description="Only the given quotas change; null resets one to the server's default."
     )
 
 
@@ -153,7 +151,7 @@ class KeyInfo(BaseModel):
     quotas: QuotaSettings = Field(
         default=QuotaSettings(), description="Its own, without the server's defaults."
     )
-    use: QuotaUses | None = Field(default=None, description="What it uses here, in lists alone.")
+    use: QuotaUses | None = Field(default=None, description="Its use on this server; only in lists.")
 
     @classmethod
     def of(cls, key: Key, use: Mapping[str, QuotaUse] | None = None) -> KeyInfo:
@@ -248,14 +246,14 @@ class AuditEntry(BaseModel):
     key: str | None = Field(default=None, description="The id of the key.")
     method: str
     path: str
-    action: str | None = Field(default=None, description="Which route it was.")
+    action: str | None = Field(default=None, description="The route.")
     status: int | None = Field(
-        default=None, description="What was answered; absent when the caller had gone away."
+        default=None, description="Status of the reply; absent if the caller had disconnected."
     )
     address: str | None = None
     count: int | None = Field(
         default=None,
-        description="For refusals of callers without a key: how many like this followed within the minute.",
+        description="For refusals of callers without a key: number of similar ones within the minute.",
     )
 
     @classmethod
@@ -301,7 +299,7 @@ class AlertSetting(Asked, BaseModel):
         default=60.0,
         ge=0,
         le=86_400,
-        description="Seconds between two messages at least; what fails meanwhile comes with the next one.",
+        description="Minimum seconds between two messages; failures in between are grouped in the next one.",
     )
     enabled: bool = True
 
@@ -339,10 +337,10 @@ class AlertInfo(BaseModel):
     every: float
     enabled: bool
     created_at: datetime
-    waiting: int = Field(default=0, description="Failures that are still to be told.")
-    told_at: datetime | None = Field(default=None, description="When the last message was taken.")
-    error: str | None = Field(default=None, description="Why the last one was not.")
-    warning: str | None = Field(default=None, description="Why it tells of nothing, if it does not.")
+    waiting: int = Field(default=0, description="Failures that are not reported yet.")
+    told_at: datetime | None = Field(default=None, description="When the last message was accepted.")
+    error: str | None = Field(default=None, description="Why the last message was not accepted.")
+    warning: str | None = Field(default=None, description="Why it can report nothing, if so.")
     signed: bool = Field(
         default=False, description="Whether messages carry a signature (Standard Webhooks); mail does not."
     )
@@ -377,7 +375,7 @@ class RotateRequest(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"overlap": "24h"}})
 
     overlap: Delay = Field(
-        default="24h", description="How long the secret before signs as well: seconds, or text such as `24h`."
+        default="24h", description="How long the previous secret also signs: seconds, or text such as `24h`."
     )
 
 
@@ -499,9 +497,9 @@ class RotationReply(BaseModel):
         json_schema_extra={"example": {"rotated": ["crm-key"], "current": 3, "unreadable": {}}}
     )
 
-    rotated: list[str] = Field(description="Sealed anew with the first key.")
-    current: int = Field(description="How many were sealed with it already.")
-    unreadable: dict[str, str] = Field(description="Left as they are, and why.")
+    rotated: list[str] = Field(description="Sealed again with the first key.")
+    current: int = Field(description="Number of secrets that were sealed with it already.")
+    unreadable: dict[str, str] = Field(description="Secrets that were not changed, with the reason.")
 
     @classmethod
     def of(cls, done: Rotation) -> RotationReply:

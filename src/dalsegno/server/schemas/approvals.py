@@ -22,13 +22,13 @@ class ApprovalInfo(BaseModel):
     workflow: str = Field(examples=["refund"])
     node: str = Field(examples=["gate"])
     message: str = Field(examples=["Refund 80 EUR?"])
-    approvers: list[str] = Field(description="Who is asked; shown, not enforced.")
+    approvers: list[str] = Field(description="The people who should decide; shown, not enforced.")
     form: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the data that come with an approval."
     )
     since: datetime
-    due: datetime | None = Field(default=None, description="When the node gives up.")
-    signal: str = Field(description="The signal that would carry the decision, too.")
+    due: datetime | None = Field(default=None, description="When the node times out.")
+    signal: str = Field(description="Name of the signal that can carry the decision instead.")
     indexes: list[int] = Field(
         default=[], description="The item's number in every split around the node, outermost first."
     )
@@ -57,12 +57,12 @@ class DecisionRequest(Asked, BaseModel):
 
     decision: Decision
     data: Annotated[Any, Kept("values", "the decision's data")] = Field(
-        default=None, description="What the form asks for; a rejection needs none."
+        default=None, description="Data for the form; not needed for a rejection."
     )
     by: str | None = Field(
         default=None, max_length=500, description="Who decides; without it, the name of the key."
     )
-    index: Indexes | None = Field(default=None, description="Which item, inside a split.")
+    index: Indexes | None = Field(default=None, description="Number of the item, inside a split.")
     comment: str | None = Field(default=None, max_length=LONGEST_COMMENT, description="Why; needs no form.")
 
 
@@ -90,13 +90,13 @@ class LinkRequest(Asked, BaseModel):
 
     execution: str = Field(max_length=100)
     node: str = Field(max_length=500)
-    index: Indexes | None = Field(default=None, description="Which item, inside a split.")
+    index: Indexes | None = Field(default=None, description="Number of the item, inside a split.")
     expires: Delay = Field(default="7d", description="How long it is valid: seconds, or text such as `3d`.")
     by: str | None = Field(
         default=None,
         min_length=1,
         max_length=200,
-        description="Who gets the link, and so decides; without it whoever opens it writes a name.",
+        description="Name of the recipient, who decides; without it the person who opens the link enters a name.",
     )
 
 

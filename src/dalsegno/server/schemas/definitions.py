@@ -37,12 +37,10 @@ class DefinitionSource(Asked, BaseModel):
     document: dict[str, Any] | None = Field(default=None, description="A graph document.")
     source: str | None = Field(default=None, description="The text of a graph document or of a script.")
     kind: Literal["graph", "script"] | None = Field(
-        default=None, description="What `source` is; without it, what it looks like."
+        default=None, description="Kind of `source`; detected if absent."
     )
     name: Name | None = Field(default=None, description="For documents that do not name themselves.")
-    alias: str | None = Field(
-        default=None, description="An alias that is to mean this version, such as `stable`."
-    )
+    alias: str | None = Field(default=None, description="An alias for this version, such as `stable`.")
     _raw: bytes | None = PrivateAttr(None)
 
     @property
@@ -112,10 +110,10 @@ class TriggerInfo(BaseModel):
     kind: Literal["schedule", "webhook"]
     name: str = Field(description="The schedule's name, or the webhook's id.")
     status: TriggerStatus
-    about: str = Field(default="", description="When it fires, or where deliveries go.")
-    node: str | None = Field(default=None, description="Absent where the node is gone.")
+    about: str = Field(default="", description="Its times, or the path of its deliveries.")
+    node: str | None = Field(default=None, description="Absent if the node was removed.")
     secret: str | None = Field(
-        default=None, description="What deliveries are signed with, where one was made: it is told this once."
+        default=None, description="Secret that signs deliveries, if one was generated. It is shown this once."
     )
 
     @classmethod
@@ -128,14 +126,14 @@ class DeployedDefinition(DefinitionInfo):
     previous: int | None = Field(default=None, description="The version that was current before.")
     warnings: list[Place] = []
     triggers: list[TriggerInfo] = Field(
-        default=[], description="What its `schedule` and `webhook` nodes have made, and what is gone."
+        default=[], description="Schedules and webhooks of its trigger nodes: created, changed and removed."
     )
 
 
 class DefinitionDetail(DefinitionInfo):
     aliases: dict[str, int] = {}
     source: str = Field(
-        description="As somebody wrote it: the text of a graph, script or function; YAML of a graph that came as data."
+        description="The original text of the graph, script or function; YAML of a graph that was deployed as data."
     )
     document: dict[str, Any] | None = Field(default=None, description="Of a graph: the stored document.")
     input_schema: dict[str, Any] | None = None

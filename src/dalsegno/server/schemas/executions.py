@@ -59,7 +59,7 @@ class StartFields(Asked, BaseModel):
     priority: int = Field(default=0, ge=-999_999, le=999_999)
     delay: Delay | None = Field(
         default=None,
-        description="Begin after so long (seconds, or `10m`); PENDING until then.",
+        description="Begin after this delay (seconds, or `10m`); PENDING until then.",
         examples=["10m"],
     )
     start_at: datetime | None = Field(
@@ -121,7 +121,7 @@ class BatchResult(BaseModel):
 
     id: str | None = Field(default=None, examples=[EXAMPLE_ID])
     new: bool | None = Field(
-        default=None, description="False where a start with the same key made it before."
+        default=None, description="False if a start with the same key created it before."
     )
     problem: Problem | None = Field(default=None, description="As the reply to a single start.")
     retry_after: float | None = Field(
@@ -141,7 +141,7 @@ class EndingsRequest(Asked, BaseModel):
     executions: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
         min_length=1, max_length=MOST_AWAITED
     )
-    seconds: float = Field(default=60, ge=0, le=600, description="After which the stream ends at the latest.")
+    seconds: float = Field(default=60, ge=0, le=600, description="Maximum duration of the stream in seconds.")
 
 
 class ExecutionInfo(BaseModel):
@@ -151,7 +151,7 @@ class ExecutionInfo(BaseModel):
     workflow: str
     version: int
     definition: str = Field(
-        default="", description="Content hash of what it runs; see `/v1/programs/{hash}`."
+        default="", description="Content hash of its definition; see `/v1/programs/{hash}`."
     )
     kind: str
     state: ExecutionState
@@ -163,7 +163,7 @@ class ExecutionInfo(BaseModel):
     idempotency_key: str | None = None
     parent: str | None = None
     relation: str | None = Field(
-        default=None, description="How it comes from `parent`: retry, rerun, child, started, task, schedule."
+        default=None, description="Relation to `parent`: retry, rerun, child, started, task, schedule."
     )
     events: int = Field(default=0, description="Number of its newest event.")
 
@@ -266,7 +266,7 @@ class EventInfo(BaseModel):
 
 class EventPage(BaseModel):
     events: list[EventInfo]
-    last: int = Field(description="Give it as `after` to get what comes next.")
+    last: int = Field(description="Pass it as `after` to get the following events.")
 
 
 class WaitInfo(BaseModel):
@@ -279,9 +279,7 @@ class WaitInfo(BaseModel):
     )
     node: str = ""
     scope: str = ""
-    since: datetime | None = Field(
-        default=None, description="Since when it waits like this, where the store says so."
-    )
+    since: datetime | None = Field(default=None, description="Since when it waits for this, if known.")
     due: datetime | None = None
     queue: str | None = None
     served: bool | None = Field(
@@ -289,9 +287,7 @@ class WaitInfo(BaseModel):
         description="Of something queued: whether a living worker, or a remote program, takes tasks of its queue.",
     )
     lost: bool = Field(default=False, description="Whether the worker that ran it is dead.")
-    hint: str | None = Field(
-        default=None, description="What people can do about it. Commands stand in backticks."
-    )
+    hint: str | None = Field(default=None, description="The remedy, for people. Commands are in backticks.")
     commands: list[str] = Field(
         default=[], description="The commands in the hint; `--store` or `--server` is to be added."
     )
@@ -371,7 +367,10 @@ class SignalRequest(Asked, BaseModel):
     name: str = Field(min_length=1, max_length=500)
     payload: Annotated[Any, Kept("values", "the signal's payload")] = None
     id: str | None = Field(
-        default=None, min_length=1, max_length=500, description="The same id again changes nothing."
+        default=None,
+        min_length=1,
+        max_length=500,
+        description="A second signal with the same id has no effect.",
     )
 
 
@@ -387,7 +386,7 @@ class RerunRequest(Asked, BaseModel):
         json_schema_extra={"example": {"nodes": ["charge"], "context": {"$trigger": {"n": 1}}}},
     )
 
-    nodes: list[str] = Field(min_length=1, max_length=1000, description="Where to begin again.")
+    nodes: list[str] = Field(min_length=1, max_length=1000, description="Nodes to begin from.")
     context: Annotated[dict[str, Any], Kept("members", "the edited value of '%s'")] = Field(
         default={}, description="Recorded outputs to be replaced, by `$node`."
     )
@@ -465,10 +464,14 @@ class BulkRequest(Asked, BaseModel):
     action: BulkAction
     filter: FilterBody = Field(default_factory=FilterBody)
     all: bool = Field(default=False, description="Needed where the filter is empty.")
-    dry_run: bool = Field(default=False, description="Counts what would be changed and changes nothing.")
+    dry_run: bool = Field(
+        default=False, description="Count the executions that would be changed, and change none."
+    )
     reason: str | None = Field(default=None, max_length=2000, description="Of a cancellation or termination.")
-    limit: int = Field(default=1000, ge=1, le=10_000, description="How many executions at most in this call.")
-    cursor: str | None = Field(default=None, max_length=500, description="`next` of the call before.")
+    limit: int = Field(
+        default=1000, ge=1, le=10_000, description="Maximum number of executions in this call."
+    )
+    cursor: str | None = Field(default=None, max_length=500, description="`next` of the previous call.")
 
 
 class Refusal(BaseModel):
@@ -499,8 +502,8 @@ class BulkReply(BaseModel):
     action: BulkAction
     dry_run: bool
     matched: int = Field(description="Executions that the filter found, in a state that allows the action.")
-    changed: int = Field(description="With `dry_run`: how many would be.")
-    skipped: int = Field(description="Changed by somebody else meanwhile, or done already.")
+    changed: int = Field(description="With `dry_run`: the number that would be changed.")
+    skipped: int = Field(description="Changed by another call meanwhile, or done already.")
     ids: list[str] = Field(description="The first of those that were changed.")
     refusals: list[Refusal] = Field(default=[], description="The first of those that were not.")
-    next: str | None = Field(default=None, description="There is more: give it as `cursor`.")
+    next: str | None = Field(default=None, description="Set if there is more: pass it as `cursor`.")

@@ -33,8 +33,8 @@ class AwaitingInfo(BaseModel):
 
     awaits: str = Field(description="`signal:<name>` or `child:<execution>`.")
     since: datetime
-    due: datetime | None = Field(default=None, description="When it gives up.")
-    question: dict[str, Any] | None = Field(default=None, description="What people are asked meanwhile.")
+    due: datetime | None = Field(default=None, description="When it times out.")
+    question: dict[str, Any] | None = Field(default=None, description="The open question to people.")
 
     @classmethod
     def of(cls, awaiting: Awaiting | None) -> AwaitingInfo | None:
@@ -60,7 +60,7 @@ class TokenInfo(BaseModel):
     losses: int
     reason: str
     due: datetime | None = None
-    owner: str | None = Field(default=None, description="The worker that has it.")
+    owner: str | None = Field(default=None, description="The worker that holds it.")
     awaits: str | None = None
     awaiting: AwaitingInfo | None = None
     allowance: str | None = Field(
@@ -128,7 +128,9 @@ class ThingInfo(BaseModel):
     sentence: str
     due: datetime | None = None
     count: int = 1
-    came: bool = Field(default=False, description="Of a signal: it has come, and is not taken yet.")
+    came: bool = Field(
+        default=False, description="For a signal: whether it has arrived and is not taken yet."
+    )
 
     @classmethod
     def of(cls, thing: Wait) -> ThingInfo:
@@ -146,14 +148,14 @@ class MachineInfo(BaseModel):
     """The current position of the machine of a script or Python workflow."""
 
     line: int
-    cancel: str = Field(description="`cancel` or `timeout` while it is asked to end.")
-    interrupted: bool = Field(default=False, description="Whether it was told, and cleans up.")
+    cancel: str = Field(description="`cancel` or `timeout` while such a request is pending.")
+    interrupted: bool = Field(default=False, description="Whether it has received the request and cleans up.")
     signals: list[str] = Field(description="Signals that it waits for.")
-    mailbox: list[str] = Field(description="Names of signals that came and were not taken yet, in order.")
+    mailbox: list[str] = Field(description="Names of signals that arrived and were not taken yet, in order.")
     awaited: list[Range] = Field(description="Ranges of promises that it waits for.")
     reachable: list[Range] = Field(description="Ranges of promises that its variables can still reach.")
     things: list[ThingInfo] | None = Field(
-        default=None, description="What it awaits; only with `things`, and where its code is at hand."
+        default=None, description="What it awaits; only with `things`, and if its code is available."
     )
 
     @classmethod
@@ -178,7 +180,7 @@ class InspectionInfo(BaseModel):
     )
 
     execution: Execution
-    held: bool = Field(description="False once it has ended and nothing of it is left in flight.")
+    held: bool = Field(description="False once it has ended and its tokens have been removed.")
     now: datetime = Field(description="By the store's clock.")
     tokens: list[TokenInfo] = []
     barriers: list[BarrierInfo] = []
@@ -220,7 +222,7 @@ class ProgramInfo(BaseModel):
 
 class NeededTask(BaseModel):
     name: str
-    queue: str | None = Field(default=None, description="The queue in which it runs, where that is known.")
+    queue: str | None = Field(default=None, description="The queue in which it runs, if known.")
 
 
 class UnfinishedProgram(BaseModel):
@@ -230,8 +232,8 @@ class UnfinishedProgram(BaseModel):
     version: int
     kind: str
     hash: str = Field(description="Its content hash: see `GET /v1/programs/{hash}`.")
-    executions: int = Field(description="How many of them run it; the newest 10,000 of all are looked at.")
-    tasks: list[NeededTask] = Field(description="Tasks that it names, or has asked for and not got yet.")
+    executions: int = Field(description="Number of executions that run it, among the newest 10,000.")
+    tasks: list[NeededTask] = Field(description="Tasks that it names, or has requested and that are pending.")
 
     @classmethod
     def of(cls, version: UnfinishedVersion) -> UnfinishedProgram:

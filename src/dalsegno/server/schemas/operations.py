@@ -13,7 +13,7 @@ from dalsegno.model.limits import LimitView, show_rate
 from dalsegno.ports.ledger import QueueView
 from dalsegno.server.schemas.values import Asked, maybe_moment, moment
 
-RATE = "How many may start in a period: 10/s, 100/m, 5/30s, 2/500ms."
+RATE = "Maximum number of starts in a period: 10/s, 100/m, 5/30s, 2/500ms."
 
 
 class LimitRequest(Asked, BaseModel):
@@ -24,7 +24,7 @@ class LimitRequest(Asked, BaseModel):
     )
 
     concurrency: int | None = Field(
-        default=None, ge=0, le=1_000_000, description="How many run at once; 0: nothing starts."
+        default=None, ge=0, le=1_000_000, description="Maximum that run at once; 0: nothing starts."
     )
     rate: str | None = Field(default=None, max_length=40, description=RATE)
 
@@ -49,7 +49,7 @@ class LimitInfo(BaseModel):
     concurrency: int | None = Field(description="As operators have set it; null: as definitions say.")
     rate: str | None = Field(description="As operators have set it; null: as definitions say.")
     in_use: int = Field(description="Slots that running steps and executions hold.")
-    waiting: int = Field(description="Ready steps that wait in line; counted up to 1,000.")
+    waiting: int = Field(description="Ready steps that wait for a slot; counted up to 1,000.")
     opens_at: float | None = Field(
         description="When the operators' rate allows the next start; null: at once."
     )
@@ -123,15 +123,15 @@ class WorkerStatus(BaseModel):
     process: int | None = None
     version: str | None = Field(
         default=None,
-        description="Of Dal Segno where it runs; of a remote worker, that of the server that speaks for it.",
+        description="Version of Dal Segno; for a remote worker, that of the server it is connected to.",
     )
     since: datetime | None = None
-    heard_at: datetime | None = Field(default=None, description="When its last heartbeat came.")
-    expires_at: datetime = Field(description="Without a further heartbeat it is dead then.")
+    heard_at: datetime | None = Field(default=None, description="Time of its last heartbeat.")
+    expires_at: datetime = Field(description="When its lease expires without a further heartbeat.")
     queues: list[str]
     concurrency: int | None = None
-    leases: int = Field(description="Tokens it holds, also between two heartbeats.")
-    running: list[RunningInfo] = Field(description="What it ran at its last heartbeat; at most 20.")
+    leases: int = Field(description="Tokens it holds now.")
+    running: list[RunningInfo] = Field(description="Its running steps at its last heartbeat; at most 20.")
 
     @staticmethod
     def of(seen: WorkerSeen) -> WorkerStatus:
@@ -173,7 +173,7 @@ class QueueStatus(BaseModel):
     queue: str
     ready: int
     oldest_ready_at: datetime | None
-    oldest_seconds: float = Field(description="How long the first in line has waited; 0 where nothing waits.")
+    oldest_seconds: float = Field(description="Age of the oldest waiting step; 0 if nothing waits.")
     running: int
     served: bool = Field(description="Whether any living worker serves it.")
 
@@ -257,7 +257,7 @@ class Part(BaseModel):
     name: str
     status: HealthStatus
     detail: str
-    seconds: float | None = Field(default=None, description="How long it took, or how late it is.")
+    seconds: float | None = Field(default=None, description="Its duration, or its delay.")
 
 
 class Health(BaseModel):
@@ -280,7 +280,7 @@ class Health(BaseModel):
     status: HealthStatus
     version: str
     parts: list[Part]
-    dead_workers: list[str] = Field(description="Workers that hold leases and do not live any more.")
+    dead_workers: list[str] = Field(description="Dead workers that still hold leases.")
 
 
 class Alive(BaseModel):

@@ -40,7 +40,7 @@ EXAMPLE: dict[str, Any] = {
 TIMING_WANTED = (
     "'timing' is a cron line of five fields such as '0 2 * * *', '@daily', or an interval such as 'every 15m'"
 )
-TOLD_ONLY = frozenset(
+READ_ONLY_FIELDS = frozenset(
     (
         "execution",
         "state",
@@ -64,11 +64,11 @@ class ScheduleSetting(Asked, BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
-    name: str | None = Field(default=None, max_length=200, description="The same as in the path, if at all.")
+    name: str | None = Field(default=None, max_length=200, description="Optional; the same as in the path.")
     timing: str | None = Field(
         default=None,
         max_length=500,
-        description="A cron line of five fields, `@daily` and its like, or `every 15m`.",
+        description="A cron line of five fields, `@daily` and similar names, or `every 15m`.",
     )
     cron: str | None = Field(
         default=None, max_length=500, description="A cron line, as `GET` shows it, instead of `timing`."
@@ -80,39 +80,37 @@ class ScheduleSetting(Asked, BaseModel):
     version: int | str | None = Field(
         default=None, description="A number or an alias, if `workflow` names none."
     )
-    input: Input = Field(default=None, description="Given to every start.")
+    input: Input = Field(default=None, description="Input of every start.")
     timezone: str = Field(default="UTC", max_length=100, description="An IANA name.")
     missed: MissedPolicy = Field(
         default="skip",
-        description="What becomes of times that nobody fired within `grace`: they are passed over, made up by one "
-        "start, or by one each.",
+        description="Policy for times that were not fired within `grace`: they are skipped, made up by one start, "
+        "or by one each.",
     )
     overlap: OverlapPolicy = Field(
         default="allow",
-        description="`skip`: nothing is started while what was started last still runs.",
+        description="`skip`: nothing is started while the previous execution runs.",
     )
     grace: Delay = Field(default=GRACE, description="Seconds, or text such as `5m`.")
     catch_up: int = Field(
         default=CATCH_UP,
         ge=1,
         le=MOST_CATCH_UP,
-        description="How many missed times are made up at most, the newest.",
+        description="Maximum number of missed times to make up, the newest.",
     )
-    jitter: Delay = Field(default=0.0, description="Each start is delayed by a part of this.")
+    jitter: Delay = Field(default=0.0, description="Each start is delayed by a random part of this.")
     start: When | None = Field(default=None, description="No time before this one.")
     end: When | None = Field(default=None, description="No time after this one.")
     tags: Tags = {}
     priority: int = Field(default=0, ge=-HIGHEST_PRIORITY, le=HIGHEST_PRIORITY)
-    allow_unknown: bool = Field(
-        default=False, description="Does not mind a workflow that is not deployed yet."
-    )
+    allow_unknown: bool = Field(default=False, description="Accept a workflow that is not deployed yet.")
 
     @model_validator(mode="before")
     @classmethod
     def _without_its_state(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        return {name: value for name, value in given.items() if name not in TOLD_ONLY}
+        return {name: value for name, value in given.items() if name not in READ_ONLY_FIELDS}
 
     def named(self, name: str) -> NewSchedule:
         if self.name not in (None, name):
@@ -177,15 +175,13 @@ class ScheduleInfo(BaseModel):
     priority: int = 0
     created_at: datetime
     next: list[datetime] = Field(
-        default=[], description="Its times to come; none while it is paused or has ended."
+        default=[], description="Its next times; none while it is paused or has ended."
     )
     last: datetime | None = Field(default=None, description="The last time that fired.")
     last_execution: str | None = Field(default=None, examples=[EXAMPLE_ID])
     started: int = 0
     passed: int = Field(default=0, description="Times that were missed or would have overlapped.")
-    overdue: datetime | None = Field(
-        default=None, description="A time that has come and that nobody has fired yet."
-    )
+    overdue: datetime | None = Field(default=None, description="A time that is due and was not fired yet.")
     error: dict[str, Any] | None = Field(default=None, description="Why it failed.")
 
     @classmethod

@@ -47,9 +47,7 @@ class SubmitRequest(Asked, BaseModel):
     dag: dict[str, Any] | None = Field(
         default=None, description="`{nodes: [{id, handler, dependencies, config}]}`."
     )
-    input: Input = Field(
-        default=None, description="What the execution begins with, unless the trigger brings other."
-    )
+    input: Input = Field(default=None, description="Input of the execution, unless the trigger has one.")
     idempotency_key: str | None = Field(
         default=None, min_length=1, max_length=500, description="The same key again is the same execution."
     )
@@ -99,7 +97,7 @@ class SubmissionStatus(Submission):
 
 class SubmissionResults(Submission):
     results: dict[str, Any] = Field(
-        description="Outputs by node id. Before the end, those that finished branches have left."
+        description="Outputs by node id. Before the end, those of finished branches."
     )
     output: Any = None
     error: Annotated[dict[str, Any] | None, OrRaw] = None

@@ -25,7 +25,7 @@ WorkerName = Annotated[
         min_length=1,
         max_length=100,
         pattern=r"^[A-Za-z0-9._-]+$",
-        description="One name per process: its heartbeats speak for everything that was given to this name.",
+        description="One name per process: a heartbeat covers all tasks that were given to this name.",
         examples=["resizer-1"],
     ),
 ]
@@ -48,14 +48,17 @@ class ClaimRequest(Asked, BaseModel):
 
     worker: WorkerName
     queues: list[QueueName] | None = Field(
-        default=None, min_length=1, max_length=50, description="Whose tasks it takes."
+        default=None, min_length=1, max_length=50, description="Queues from which it takes tasks."
     )
     tasks: list[QueueName] | None = Field(
-        default=None, min_length=1, max_length=200, description="Names it can run; others are left to others."
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="Names of tasks it can run; others are left to other workers.",
     )
     limit: int = Field(default=1, ge=1, le=LARGEST_BATCH)
     wait: float = Field(
-        default=20.0, ge=0, le=LONGEST_WAIT, description="Seconds to wait for the first; 0 does not."
+        default=20.0, ge=0, le=LONGEST_WAIT, description="Seconds to wait for the first task; 0: do not wait."
     )
 
     @model_validator(mode="after")
@@ -101,10 +104,12 @@ class TaskInfo(BaseModel):
     queue: str
     input: Any
     attempt: int = Field(description="1 is the first.")
-    idempotency_key: str = Field(description="The same for every attempt: give it to whatever you call.")
+    idempotency_key: str = Field(description="The same for every attempt: pass it to the services you call.")
     deadline: datetime | None = Field(description="After which the task has failed with a timeout.")
     heartbeat_seconds: float = Field(description="How often to send heartbeats while it runs.")
-    lease_seconds: float = Field(description="After this much silence it is given to another worker.")
+    lease_seconds: float = Field(
+        description="Seconds without a heartbeat after which it is given to another worker."
+    )
     traceparent: str = Field(description="W3C trace context: spans made under it belong to the execution.")
 
     @staticmethod
@@ -150,12 +155,12 @@ class TaskError(BaseModel):
     type: str = Field(default="Error", min_length=1, max_length=1000, description="Its class, where it ran.")
     code: str = Field(default="NODE_FAILED", min_length=1, max_length=1000)
     details: dict[str, Any] | None = None
-    retryable: bool = Field(default=True, description="False: the task's retries do not help.")
+    retryable: bool = Field(default=True, description="False: do not retry.")
     retry_after: float | None = Field(default=None, ge=0, le=31_536_000, description="Seconds, at least.")
     traceback: str | None = Field(
         default=None,
         max_length=100_000,
-        description="Where it was raised, for people; 8,192 characters are kept.",
+        description="Traceback, for people; 8,192 characters are kept.",
     )
 
     def failure(self) -> Failure:
@@ -191,7 +196,7 @@ class Accepted(BaseModel):
     model_config = ConfigDict(json_schema_extra={"example": {"id": EXAMPLE_TASK, "repeated": False}})
 
     id: str
-    repeated: bool = Field(description="Whether this answer had been taken before; nothing changed then.")
+    repeated: bool = Field(description="Whether this answer was accepted before; then nothing changed.")
 
     @staticmethod
     def of(settled: Settled) -> Accepted:
@@ -225,14 +230,17 @@ class HeartbeatRequest(Asked, BaseModel):
 class HeartbeatReply(BaseModel):
     model_config = ConfigDict(json_schema_extra={"example": {"lost": [], "lease_seconds": 30.0}})
 
-    lost: list[str] = Field(description="Not the worker's any more: stop them, their answers are refused.")
+    lost: list[str] = Field(
+        description="Tasks that the worker has lost: stop them, their answers are refused."
+    )
     lease_seconds: float
 
 
 By = Annotated[
-    str | None, Field(max_length=200, description="Who decides; the name of the key is kept beside it.")
+    str | None,
+    Field(max_length=200, description="Name of the person who decides; stored with the name of the key."),
 ]
-Reason = Annotated[str | None, Field(max_length=4000, description="Why; kept in the history.")]
+Reason = Annotated[str | None, Field(max_length=4000, description="The reason; recorded in the history.")]
 _TASK: dict[str, Any] = {
     "id": EXAMPLE_TASK,
     "execution": "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",
@@ -256,11 +264,11 @@ class OpenTaskInfo(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"example": _TASK})
 
-    id: str = Field(description="As remote workers know it, too.")
+    id: str = Field(description="The id that remote workers use, too.")
     execution: str
     workflow: str
     node: str
-    task: str | None = Field(description="The name of the task that it runs; null of a node of another type.")
+    task: str | None = Field(description="Name of the task; null for a node of another type.")
     state: TaskState = Field(
         description="waiting: asleep until its time, a retry's or its own, or for something from outside; paused: its "
         "execution is."
@@ -268,11 +276,11 @@ class OpenTaskInfo(BaseModel):
     queue: str
     attempt: int
     due: datetime | None = Field(description="When it wakes.")
-    holder: str | None = Field(description="The worker or the remote program that has it.")
+    holder: str | None = Field(description="The worker or the remote program that holds it.")
     is_remote: bool = Field(description="Whether other programs run it, and no worker of this application.")
-    docs: str = Field(description="What the declaration of a remote task says.")
+    docs: str = Field(description="Description from the declaration of a remote task.")
     returns: dict[str, Any] | None = Field(description="JSON Schema of the output of a remote task.")
-    input: Any = Field(default=None, description="What the task is given; only where one task is shown.")
+    input: Any = Field(default=None, description="Input of the task; only for a single task.")
 
     @staticmethod
     def of(task: OpenTask) -> OpenTaskInfo:
@@ -305,7 +313,7 @@ class HandFailRequest(HandRequest):
     message: str = Field(min_length=1, max_length=100_000)
     retry: bool = Field(
         default=False,
-        description="Whether the task's retries decide what follows, as after a failure of its own.",
+        description="Whether the retry policy applies, as after a failure of the task itself.",
     )
 
 

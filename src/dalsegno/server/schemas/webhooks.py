@@ -37,16 +37,17 @@ class SignatureSetting(Asked, BaseModel):
         "in a header), `token` (the secret itself in a header) or `none`.",
     )
     header: HeaderName | None = Field(default=None, description="Which header has the signature.")
-    prefix: str | None = Field(
-        default=None, max_length=50, description="What stands before it there: `sha256=`."
-    )
+    prefix: str | None = Field(default=None, max_length=50, description="Prefix of the signature: `sha256=`.")
     timestamp: HeaderName | None = Field(
         default=None,
-        description="Of `github` and `plain`: the header with the time of sending. What is signed is then the time, a "
-        "dot and the body.",
+        description="Of `github` and `plain`: the header with the time of sending. "
+        "The signature then covers the time, a dot and the body.",
     )
     tolerance: float = Field(
-        default=TOLERANCE, gt=0, le=86_400, description="Seconds by which that time may differ from ours."
+        default=TOLERANCE,
+        gt=0,
+        le=86_400,
+        description="Seconds by which that time may differ from the server's.",
     )
 
     def rule(self) -> Signature:
@@ -67,17 +68,18 @@ class WebhookSetting(Asked, BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": EXAMPLE})
 
-    path: str = Field(max_length=1000, description="Deliveries come to `/v1/hooks/<path>`.")
+    path: str = Field(max_length=1000, description="Deliveries arrive at `/v1/hooks/<path>`.")
     workflow: str = Field(max_length=300, description="`build`, `build@3` or `build@stable`.")
     secret: str | None = Field(
         default=None,
         max_length=1000,
-        description="What the sender signs with. Sealed in the store, never shown; without it the stored one is kept.",
+        description="The sender's secret. Sealed in the store, never shown; if absent, the stored one is kept.",
     )
     signature: SignatureSetting = SignatureSetting()
     methods: Annotated[list[Method], Field(min_length=1, max_length=len(METHODS))] = ["POST"]
     headers: Annotated[list[HeaderName], Field(max_length=50)] = Field(
-        default=[], description="Headers that the workflow gets, beside `content-type` and `user-agent`."
+        default=[],
+        description="Headers that the workflow gets, in addition to `content-type` and `user-agent`.",
     )
     delivery_header: HeaderName = Field(
         default="",
@@ -98,7 +100,7 @@ class WebhookSetting(Asked, BaseModel):
     )
     body_bytes: int = Field(default=1024 * 1024, ge=1, le=16 * 1024 * 1024)
     rate: int = Field(
-        default=600, ge=1, le=1_000_000, description="Deliveries a minute that each server takes."
+        default=600, ge=1, le=1_000_000, description="Deliveries a minute that each server accepts."
     )
     enabled: bool = True
     tags: Tags = {}
@@ -135,7 +137,7 @@ class WebhookInfo(BaseModel):
 
     id: str = Field(examples=["github-push"])
     path: str = Field(examples=["github/push"])
-    url: str = Field(description="Where deliveries go, on this server.", examples=["/v1/hooks/github/push"])
+    url: str = Field(description="Path of deliveries on this server.", examples=["/v1/hooks/github/push"])
     workflow: str
     signature: SignatureInfo
     methods: list[str]
@@ -173,4 +175,4 @@ class HookReply(BaseModel):
     id: str = Field(description="Of the execution.")
     execution: str = Field(deprecated=True, description="The same as `id`, under its earlier name.")
     state: ExecutionState
-    repeated: bool = Field(description="The same delivery came before; nothing was started for this one.")
+    repeated: bool = Field(description="Whether the same delivery arrived before; then nothing was started.")

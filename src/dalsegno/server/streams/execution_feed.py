@@ -128,12 +128,12 @@ class Feed:
 
     async def _read(self) -> None:
         """Read whether the execution has ended, and then the events: in this order no event can be missed."""
-        told = self.ending and await self._archive.is_told(self.execution)
+        is_complete = self.ending and await self._archive.is_told(self.execution)
         while page := await self._archive.events(self.execution, self.last, PAGE):
             self._keep(page)
             if len(page) < PAGE:
                 break
-        if told:
+        if is_complete:
             self.end()
 
     def _keep(self, page: Sequence[Event]) -> None:

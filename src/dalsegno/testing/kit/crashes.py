@@ -11,7 +11,7 @@ import msgspec
 from dalsegno.adapters.memory import MemoryLedger
 from dalsegno.model.effect import FinishExecution, SaveMachine
 from dalsegno.model.transition import Applied, Outcome, Transition
-from dalsegno.testing.kit.worker_life import Life
+from dalsegno.testing.kit.worker_run import WorkerRun
 
 When = Literal["before", "after"]
 
@@ -114,13 +114,13 @@ class CrashPlan:
 
 
 class CrashingLedger:
-    """The ledger to which one life of the worker commits, one transition at a time."""
+    """The ledger to which one run of the worker commits, one transition at a time."""
 
     def __init__(
-        self, truth: MemoryLedger, life: Life, plan: CrashPlan, crash: Callable[[Life], None]
+        self, truth: MemoryLedger, run: WorkerRun, plan: CrashPlan, crash: Callable[[WorkerRun], None]
     ) -> None:
         self._truth = truth
-        self._life = life
+        self._run = run
         self._plan = plan
         self._crash = crash
 
@@ -137,8 +137,8 @@ class CrashingLedger:
         return outcomes
 
     async def _die(self) -> None:
-        self._crash(self._life)
-        await self._life.stop_here()
+        self._crash(self._run)
+        await self._run.stop_here()
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._truth, name)

@@ -25,9 +25,9 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import Crash
 from dalsegno.testing.kit.fakes import WORKFLOW, KitTypes, fake_script
 from dalsegno.testing.kit.mocking import Call, Failure, KitTasks, Mock, SideEffect
-from dalsegno.testing.kit.resumability import Trial, check_resumable, every_crash
+from dalsegno.testing.kit.resumability import ResumabilityCheck, check_resumable, every_crash
 from dalsegno.testing.kit.sources import Source, read_source
-from dalsegno.testing.kit.system import Duration, Equipment, System
+from dalsegno.testing.kit.system import Duration, System, SystemParts
 
 T = TypeVar("T")
 Workflow: TypeAlias = str | Path | Mapping[str, Any] | DurableTask[..., Any] | DurableWorkflow[..., Any]
@@ -113,16 +113,16 @@ class TestKit:
 
     async def _open(self) -> Engine:
         self._system = System(
-            self._equipment(self._tasks), self.clock, skips=self._skip, patience=self._patience
+            self._system_parts(self._tasks), self.clock, skips=self._skip, patience=self._patience
         )
         for crash in self._crashes:
             self._system.plan.arm(crash)
         return await self._system.open()
 
-    def _equipment(self, tasks: KitTasks) -> Equipment:
+    def _system_parts(self, tasks: KitTasks) -> SystemParts:
         app = self.app
         settings = dataclasses.replace(app.settings, missing_tasks="fail")  # there is no other worker
-        return Equipment(self._types, {**app.services(), "tasks": tasks}, settings, app.workflows)
+        return SystemParts(self._types, {**app.services(), "tasks": tasks}, settings, app.workflows)
 
     def _begin(self, host: Host) -> None:
         self._host = host
@@ -303,7 +303,7 @@ class TestKit:
     @property
     def restarts(self) -> int:
         """Return how often a new worker took over."""
-        return self._running.lives - 1
+        return self._running.runs - 1
 
     def crashes(self, workflow: Workflow, /, *args: Any, signals: Signals = (), **fields: Any) -> list[Crash]:
         """Return every point at which a worker can die in a run of this workflow, found by a separate run."""
@@ -451,16 +451,16 @@ class TestKit:
 
     def _trial(
         self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any], signals: Signals
-    ) -> Trial:
+    ) -> ResumabilityCheck:
         listed = list(signals.items() if isinstance(signals, Mapping) else signals)
-        return Trial(
+        return ResumabilityCheck(
             self._running,
             self.app,
             lambda: self._target(workflow),
             args,
             fields,
             listed,
-            lambda: self._equipment(self._tasks.beside()),
+            lambda: self._system_parts(self._tasks.beside()),
         )
 
 

@@ -119,7 +119,7 @@ class Mock:
         return [call.input for call in self.calls]
 
     def fresh(self) -> Mock:
-        """Return the same mock without calls, for a run beside the test's own."""
+        """Return the same mock without calls, for a run separate from the test's own."""
         given = {"returns": self._returns, "raises": self._raises, "side_effect": self._side_effect}
         return Mock(self.name, self._replaced, **given)
 
@@ -285,7 +285,7 @@ class KitTasks(Tasks):
         self._tasks.pop(name, None)
 
     def beside(self) -> KitTasks:
-        """Return the same tasks and mocks without recorded calls, for a run beside the test's own."""
+        """Return the same tasks and mocks without recorded calls, for a run separate from the test's own."""
         other = KitTasks(self._real)
         for mock in self.mocks.values():
             other.mock(mock.fresh())

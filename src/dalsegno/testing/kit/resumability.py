@@ -1,4 +1,6 @@
-"""Runs beside the test's own: the same workflow undisturbed and with crashes, on separate stores, for comparison."""
+"""Runs separate from the test's own: the same workflow undisturbed and with crashes, on separate stores, for
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,20 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import Committed, Crash
 from dalsegno.testing.kit.diagnosis import Stuck
 from dalsegno.testing.kit.mocking import KitTasks, shown
-from dalsegno.testing.kit.system import Equipment, System
+from dalsegno.testing.kit.system import System, SystemParts
 
 MOST_STOPS = 200
 """A workflow with more awaits is stopped at this number of them, evenly spread."""
 MOST_ENDS = 50
 """In the run with many crashes a workflow is stopped at each await, and at this number of task completions."""
-KEY = "trial"
+KEY = "check"
 """Runs with the same key have the same ids, and therefore their tasks the same idempotency keys."""
 
 Target = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Trial:
+class ResumabilityCheck:
     """A workflow and its input, which can be run any number of times."""
 
     main: System
@@ -40,14 +42,12 @@ class Trial:
     args: tuple[Any, ...]
     fields: Mapping[str, Any]
     signals: Sequence[tuple[str, Any]]
-    equipment: Callable[[], Equipment]
+    parts: Callable[[], SystemParts]
 
     async def run(self, crash: Crash | None = None, *, crash_every: int | None = None) -> Run:
         target = await self.target()
-        equipment = _immortal(self.equipment())
-        system = System(
-            equipment, FakeClock(self.main.clock.now()), skips=True, patience=self.main.time.patience
-        )
+        parts = _without_loss_limit(self.parts())
+        system = System(parts, FakeClock(self.main.clock.now()), skips=True, patience=self.main.time.patience)
         system.ignores_verdicts = True
         host = Host(system.open)
         await host.open_here()
@@ -71,7 +71,7 @@ class Trial:
         view = await self._end_of(system, handle)
         await system.time.run_out()
         system.raise_verdict()
-        tasks = system.equipment.services["tasks"]
+        tasks = system.parts.services["tasks"]
         assert isinstance(tasks, KitTasks)
         return Run(
             view,
@@ -88,7 +88,7 @@ class Trial:
             advice = "" if self.signals else "; if it waits for a signal, give it: signals={'name': payload}"
             stopped = [await place_of(system, Committed(0, each)) for _, each in system.plan.happened[-1:]]
             after = f" after a stop at {stopped[0]}" if stopped else ""
-            raise Stuck(f"{error}\n  (in a run beside the test{after}{advice})") from None
+            raise Stuck(f"{error}\n  (in a run separate from the test{after}{advice})") from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,10 +115,10 @@ class Run:
         return [each for each in self.committed if not each.ends and (each.suspends or self.is_graph)]
 
 
-def _immortal(equipment: Equipment) -> Equipment:
+def _without_loss_limit(parts: SystemParts) -> SystemParts:
     """Raise the limit of losses: the worker dies often here, and no task must be blamed."""
-    limits = dataclasses.replace(equipment.settings.limits, losses=1_000_000)
-    return dataclasses.replace(equipment, settings=dataclasses.replace(equipment.settings, limits=limits))
+    limits = dataclasses.replace(parts.settings.limits, losses=1_000_000)
+    return dataclasses.replace(parts, settings=dataclasses.replace(parts.settings, limits=limits))
 
 
 def _copy_definitions(source: System, target: System) -> None:
@@ -138,24 +138,24 @@ async def place_of(system: System, committed: Committed) -> str:
     return ", ".join(word for word in words if word)
 
 
-async def every_crash(trial: Trial) -> list[Crash]:
-    run = await trial.run()
+async def every_crash(check: ResumabilityCheck) -> list[Crash]:
+    run = await check.run()
     points = []
     for committed, place in zip(run.committed, run.places, strict=True):
         points += [Crash("before", committed.number, place), Crash("after", committed.number, place)]
     return points
 
 
-async def check_resumable(trial: Trial) -> None:
-    undisturbed = await trial.run()
+async def check_resumable(check: ResumabilityCheck) -> None:
+    undisturbed = await check.run()
     stops = undisturbed.stops()
     chosen = stops if len(stops) <= MOST_STOPS else stops[:: -(-len(stops) // MOST_STOPS)]
     for stop in chosen:
-        run = await trial.run(Crash("after", stop.number))
+        run = await check.run(Crash("after", stop.number))
         where = f"at stop {stops.index(stop) + 1} of {len(stops)} ({undisturbed.places[stop.number - 1]})"
         _compare(undisturbed, run, where)
     every = max(1, -(-len(undisturbed.committed) // MOST_ENDS))
-    _compare(undisturbed, await trial.run(crash_every=every), f"at each of its {len(stops)} stops")
+    _compare(undisturbed, await check.run(crash_every=every), f"at each of its {len(stops)} stops")
 
 
 def _compare(undisturbed: Run, run: Run, where: str) -> None:

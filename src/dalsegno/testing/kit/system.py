@@ -44,7 +44,7 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
 from dalsegno.testing.kit.diagnosis import Complaints, Explainer, Stuck
 from dalsegno.testing.kit.mocking import KitTasks
-from dalsegno.testing.kit.worker_life import Life, Midwife, mortal_port, outside
+from dalsegno.testing.kit.worker_run import TaskTracker, WorkerRun, outside, port_of_worker
 
 LEASE_SECONDS = 3e10
 """No jump of the clock expires a lease: only a crash does."""
@@ -53,7 +53,7 @@ GRACE = 0.05
 
 Duration = float | str | dt.timedelta
 
-SPINS = 50
+POLLS_WITHOUT_PAUSE = 50
 """Polls without a pause: most steps end within microseconds."""
 LONGEST_PAUSE = 0.002
 MOST_SKIPS = 1000
@@ -61,7 +61,7 @@ MOST_SKIPS = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Equipment:
+class SystemParts:
     """The parts from which a system is built."""
 
     types: NodeTypes
@@ -72,8 +72,8 @@ class Equipment:
 
 
 class System:
-    def __init__(self, equipment: Equipment, clock: FakeClock, *, skips: bool, patience: float) -> None:
-        self.equipment = equipment
+    def __init__(self, parts: SystemParts, clock: FakeClock, *, skips: bool, patience: float) -> None:
+        self.parts = parts
         self.clock = clock
         self.store = MemoryStore()
         self.truth = MemoryLedger(clock, self.store)
@@ -84,17 +84,17 @@ class System:
         self.files: dict[str, Path] = {}
         self.verdict: BaseException | None = None
         """A test outcome raised in a mock and not yet reported to the test."""
-        tasks = equipment.services["tasks"]
+        tasks = parts.services["tasks"]
         if isinstance(tasks, KitTasks):
             tasks.verdicts.callback = self.pass_verdict
         self.time = SkippingClock(self, skips=skips, patience=patience)
-        self.lives = 0
+        self.runs = 0
         self.restarting = False
         self.ignores_verdicts = False
         """True to ignore the deaths of workers in the count of losses. Otherwise suspected tasks run one by one."""
         self.client_engine: ClientEngine
         self.worker: WorkerEngine | None = None
-        self._child_watcher: Midwife | None = None
+        self._task_tracker: TaskTracker | None = None
         self._succession: asyncio.Task[None] | None = None
         self._outside: contextvars.Context
 
@@ -103,12 +103,12 @@ class System:
     async def open(self) -> Engine:
         self.engine_errors.listen()
         self._outside = outside()
-        self._child_watcher = Midwife(asyncio.get_running_loop())
+        self._task_tracker = TaskTracker(asyncio.get_running_loop())
         self.client_engine = ClientEngine(self)
         self.explainer = Explainer(self.client_engine.client, self.engine_errors, self.files)
-        equipment = self.equipment
-        equipment.workflows.forget_deployed()
-        await equipment.workflows.ensure_all(self.client_engine.client)
+        parts = self.parts
+        parts.workflows.forget_deployed()
+        await parts.workflows.ensure_all(self.client_engine.client)
         await self._begin_life()
         return self.client_engine
 
@@ -120,42 +120,42 @@ class System:
             await self.worker.stop()
         await self.client_engine.endings.close()
         await self.client_engine.committer.drain()
-        if self._child_watcher is not None:
-            self._child_watcher.leave()
-        self.equipment.workflows.forget_deployed()
+        if self._task_tracker is not None:
+            self._task_tracker.leave()
+        self.parts.workflows.forget_deployed()
         self.engine_errors.leave()
 
-    # -- lives of the worker --------------------------------------------------------------------------------------
+    # -- runs of the worker --------------------------------------------------------------------------------------
 
     async def _begin_life(self) -> None:
-        self.lives += 1
-        life = Life(f"worker-{self.lives}")
-        ledger = cast(Ledger, CrashingLedger(self.truth, life, self.plan, self.crash))
+        self.runs += 1
+        run = WorkerRun(f"worker-{self.runs}")
+        ledger = cast(Ledger, CrashingLedger(self.truth, run, self.plan, self.crash))
         stack = Stack(
             "memory:",
-            mortal_port(ledger, life),
-            mortal_port(self.broker, life),
-            mortal_port(MemoryArchive(self.store, self.clock), life),
-            mortal_port(MemoryBlobs(self.store), life),
-            mortal_port(MemoryRecords(self.store, self.clock), life),
+            port_of_worker(ledger, run),
+            port_of_worker(self.broker, run),
+            port_of_worker(MemoryArchive(self.store, self.clock), run),
+            port_of_worker(MemoryBlobs(self.store), run),
+            port_of_worker(MemoryRecords(self.store, self.clock), run),
             self.clock,
             self.truth.close,
-            mortal_port(self.limits, life),
+            port_of_worker(self.limits, run),
         )
-        self.worker = WorkerEngine(self, stack, life)
-        await life.spawn(self.worker.start())
+        self.worker = WorkerEngine(self, stack, run)
+        await run.spawn(self.worker.start())
 
-    def crash(self, life: Life | None = None) -> None:
+    def crash(self, run: WorkerRun | None = None) -> None:
         """Drop everything that the worker has in memory; another one continues with the stored state."""
-        life = life or (self.worker.life if self.worker is not None else None)
-        if life is None or life.dead:
+        run = run or (self.worker.worker_run if self.worker is not None else None)
+        if run is None or run.dead:
             return
-        life.end()
+        run.end()
         self.restarting = True
         loop = asyncio.get_running_loop()
-        self._succession = loop.create_task(self._succeed(life), context=self._outside.copy())
+        self._succession = loop.create_task(self._succeed(run), context=self._outside.copy())
 
-    async def _succeed(self, dead: Life) -> None:
+    async def _succeed(self, dead: WorkerRun) -> None:
         self.worker = None
         await asyncio.sleep(0)  # cancelled tasks end first
         names = [worker.id for worker in await self.truth.workers() if worker.id.startswith(dead.name)]
@@ -380,7 +380,9 @@ class SkippingClock:
 
 
 def _pause(looks: int) -> float:
-    return 0.0 if looks < SPINS else min(0.0002 * (looks - SPINS + 1), LONGEST_PAUSE)
+    return (
+        0.0 if looks < POLLS_WITHOUT_PAUSE else min(0.0002 * (looks - POLLS_WITHOUT_PAUSE + 1), LONGEST_PAUSE)
+    )
 
 
 # -- engines ------------------------------------------------------------------------------------------------------
@@ -460,8 +462,8 @@ class ClientEngine(Engine):
             system.broker.close,
             system.limits,
         )
-        equipment = system.equipment
-        super().__init__(stack, equipment.types, equipment.services, equipment.settings, equipment.workflows)
+        parts = system.parts
+        super().__init__(stack, parts.types, parts.services, parts.settings, parts.workflows)
         self.system = system
         self.committer = self.client.committer = _OutsideCommitter(stack.ledger, stack.broker, self._applied)
         self.waiters = KitEndings(archive, system)
@@ -483,7 +485,7 @@ class ClientEngine(Engine):
 
 
 class _StillHeartbeat(Heartbeat):
-    """Beats once per life: the clock stands still, and leases do not expire."""
+    """Beats once per run: the clock stands still, and leases do not expire."""
 
     def start(self) -> None:
         self.beat()
@@ -498,7 +500,7 @@ class _StillHeartbeat(Heartbeat):
 class _KnownWorkflows(Workflows):
     """The running code of an application's workflows, without storing them.
 
-    The client engine stores them once for all lives. A new life must not override workflows that the test deployed in
+    The client engine stores them once for all runs. A new run must not override workflows that the test deployed in
     their place.
     """
 
@@ -511,22 +513,22 @@ class _KnownWorkflows(Workflows):
 
 
 class WorkerEngine(Engine):
-    """One life of the worker, with all roles."""
+    """One run of the worker, with all roles."""
 
     make_heartbeat = _StillHeartbeat
 
-    def __init__(self, system: System, stack: Stack, life: Life) -> None:
-        equipment = system.equipment
+    def __init__(self, system: System, stack: Stack, run: WorkerRun) -> None:
+        parts = system.parts
         settings = dataclasses.replace(
-            equipment.settings,
+            parts.settings,
             lease_seconds=LEASE_SECONDS,
-            grace=min(GRACE, equipment.settings.grace),
-            worker_name=life.name,
+            grace=min(GRACE, parts.settings.grace),
+            worker_name=run.name,
             retention=None,
         )
-        workflows = _KnownWorkflows(equipment.workflows)
-        super().__init__(stack, equipment.types, equipment.services, settings, workflows)
-        self.life = life
+        workflows = _KnownWorkflows(parts.workflows)
+        super().__init__(stack, parts.types, parts.services, settings, workflows)
+        self.worker_run = run
         self.endings = self.client.endings = system.client_engine.endings
 
     def is_working(self) -> bool:

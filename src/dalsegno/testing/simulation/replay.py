@@ -30,7 +30,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.simulation.environment.faulty_ports import Commit, Decision, Wake
-from dalsegno.testing.simulation.environment.loop import Life, virtual_loop
+from dalsegno.testing.simulation.environment.loop import ProcessRun, virtual_loop
 from dalsegno.testing.simulation.environment.process import ALWAYS, simulation_registry
 from dalsegno.testing.simulation.environment.system import MAX_STEPS, MAX_TIME
 from dalsegno.testing.simulation.run_graph import Observation
@@ -60,7 +60,7 @@ def is_about_history_only(recorded: Transition) -> bool:
     return bool(recorded.effects) and isinstance(recorded.effects[0], MarkStarted)
 
 
-class _Undying(Counter[str]):
+class _NoMoreDeaths(Counter[str]):
     """Counts every node as having killed its process often enough, so that nothing dies in a replay."""
 
     def __missing__(self, key: str) -> int:
@@ -121,7 +121,7 @@ class ReplayWorld(Generic[L]):
 
 class _Replay(ReplayWorld[ReplayLedger]):
     def __init__(self, scenario: Scenario, execution: str) -> None:
-        super().__init__(ReplayLedger, {"life": Life("replay"), "deaths": _Undying()})
+        super().__init__(ReplayLedger, {"process_run": ProcessRun("replay"), "deaths": _NoMoreDeaths()})
         self.scenario = scenario
         self.execution = execution
 

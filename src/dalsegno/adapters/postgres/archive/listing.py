@@ -91,7 +91,7 @@ def _question(where: ExecutionFilter, place: Found, names: Sequence[str]) -> Que
 async def _rarest_word(rows: Transaction, words: Sequence[str]) -> str | None:
     if not words:
         return None
-    [(rarest_word,)] = await rows.fetch("listing.seldom_word", words, MOST_COUNTED)
+    [(rarest_word,)] = await rows.fetch("listing.rarest_word", words, MOST_COUNTED)
     return str(rarest_word)
 
 

@@ -68,7 +68,7 @@ logger = logging.getLogger("dalsegno.postgres")
 TABLES = ("event", "output")
 AHEAD = 7
 """Days whose partitions are created before they begin."""
-TEND_EVERY = 6 * 3600.0
+MAINTAIN_EVERY = 6 * 3600.0
 LASTING = 1.0
 """Seconds after which a process logs that partitions are missing for days to come: a shorter-lived one does not
 need them.
@@ -110,8 +110,8 @@ def read_name(name: str) -> int | None:
 async def make_ahead(store: PostgresStore, days: int = AHEAD) -> int:
     """Create the partitions of today and the next days, if this role may; return how many days were missing."""
     missing = missing_among(await _partitions(store), day_at(store.now()), days)
-    if missing and not (tenure := await tenure_of(store)).suffices:
-        logger.debug("no partitions are made: %s", tenure.complaint())  # a warning has named the cure
+    if missing and not (ownership := await ownership_of(store)).suffices:
+        logger.debug("no partitions are made: %s", ownership.complaint())  # a warning has named the cure
         return len(missing)
     for day in missing:
         await _make(store, day)
@@ -124,7 +124,7 @@ def missing_among(names: Sequence[str], today: int, days: int = AHEAD) -> list[i
     return [day for day in range(today, today + days + 1) if day not in known]
 
 
-async def tenure_of(store: PostgresStore) -> TableOwnership:
+async def ownership_of(store: PostgresStore) -> TableOwnership:
     [row] = await store.fetch("partitions.ownership")
     return TableOwnership(*row)
 
@@ -193,7 +193,7 @@ async def keep_ahead(store: PostgresStore) -> None:
     await asyncio.sleep(LASTING)
     await _warn_of_foreign_tables(store)
     while True:
-        await asyncio.sleep(TEND_EVERY)
+        await asyncio.sleep(MAINTAIN_EVERY)
         await _make_ahead_if_possible(store)
 
 
@@ -210,16 +210,16 @@ async def _warn_of_foreign_tables(store: PostgresStore) -> None:
     A process that only reads needs no partitions.
     """
     try:
-        tenure = await tenure_of(store)
+        ownership = await ownership_of(store)
     except DalSegnoError as error:
         logger.info("the owner of the history tables cannot be determined now (%s)", error)
         return
-    if tenure.writes and not tenure.suffices:
+    if ownership.writes and not ownership.suffices:
         logger.warning(
             "%s: unless another process makes them, history of coming days will have no partitions of its own, and"
             " will be removed row by row. %s",
-            tenure.complaint(),
-            tenure.cure(),
+            ownership.complaint(),
+            ownership.cure(),
         )
 
 
@@ -228,7 +228,7 @@ class Days:
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
-        self.doomed: set[int] = set()
+        self.removable: set[int] = set()
         self.dropped = 0
         self._judged: dict[tuple[str, ...], float] = {}
         self._last: dict[tuple[str, ...], int] = {}
@@ -236,9 +236,9 @@ class Days:
         self._refused: Counter[int] = Counter()
         """How often dropping a day has failed."""
 
-    def go_whole(self, number: int) -> bool:
+    def is_removed_whole(self, number: int) -> bool:
         """Return True if the history of this execution need not be removed by itself."""
-        return day_of(number) in self.doomed
+        return day_of(number) in self.removable
 
     async def judge(self, before: float, states: Sequence[str]) -> None:
         """Check some of the past days, each on its own: an execution that never ends keeps only its own day."""
@@ -247,12 +247,12 @@ class Days:
         if clock - self._judged.get(key, -JUDGE_EVERY) < JUDGE_EVERY:
             return
         self._judged[key] = clock
-        if not (await tenure_of(self.store)).suffices:
+        if not (await ownership_of(self.store)).suffices:
             return  # without the right to drop, history is removed row by row
         for day in self._next_of(key, await self._over()):
             [(kept,)] = await self.store.fetch("partitions.survivor", *numbers_of(day), before, list(states))
             if not kept:
-                self.doomed.add(day)
+                self.removable.add(day)
 
     async def _over(self) -> list[int]:
         """Return the days with partitions of their own on which nothing is started any more, oldest first."""
@@ -270,12 +270,12 @@ class Days:
         return chosen
 
     async def drop(self) -> None:
-        """Drop the partitions of doomed days that have no execution left.
+        """Drop the partitions of removable days that have no execution left.
 
         Stops at the first one that others use: they wait behind each try. Days tried less often come first, so
         that none holds up the others for ever.
         """
-        for day in sorted(self.doomed, key=lambda day: (self._refused[day], day)):
+        for day in sorted(self.removable, key=lambda day: (self._refused[day], day)):
             [(any_left,)] = await self.store.fetch("partitions.any_in", *numbers_of(day))
             if any_left:
                 continue
@@ -283,7 +283,7 @@ class Days:
                 self._refused[day] += 1
                 return
             del self._refused[day]
-            self.doomed.discard(day)
+            self.removable.discard(day)
             self.dropped += 1
 
     async def _drop(self, day: int) -> bool:

@@ -107,7 +107,7 @@ class Removal:
     async def _remove_together(self, rows: Transaction, found: Sequence[Row]) -> None:
         await _remove_words_and_tags(rows, found)
         numbers = [row["number"] for row in found]
-        history = [number for number in numbers if not self.days.go_whole(number)]
+        history = [number for number in numbers if not self.days.is_removed_whole(number)]
         for table in ("left", "blob", "stored_bytes"):
             await rows.fetch(f"removal.delete_{table}_of_all", numbers)
         for table in HISTORY if history else ():
@@ -121,7 +121,7 @@ class Removal:
         spent = 0
         for row in found:
             number = row["number"]
-            history = () if self.days.go_whole(number) else HISTORY
+            history = () if self.days.is_removed_whole(number) else HISTORY
             for table in (*IN_FLIGHT_TABLES, "blob", "stored_bytes", *history):
                 gone = await rows.fetch(f"removal.delete_{table}", number, REMOVED_ROWS - spent)
                 spent += len(gone)

@@ -75,7 +75,7 @@ class WaitingWorker:
         return self.reservation is None and not self.changed.is_set()
 
     async def reserved(self) -> list[Lease]:
-        """Return what was leased to it meanwhile. Raises if that cannot be known."""
+        """Return the leases it was given meanwhile. Raises if they cannot be determined."""
         return await self.reservation if self.reservation is not None else []
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dalsegno.adapters.postgres.commit import columns as births
 from dalsegno.adapters.postgres.commit import columns as runs
+from dalsegno.adapters.postgres.commit import columns as start_columns
 from dalsegno.adapters.postgres.commit.columns import (
     Steps,
     changed_barrier,
@@ -107,7 +107,7 @@ class Changes:
             await tx.fetch("write.moves", *columns(moves, 11))
         await self._write_rest(tx)
 
-    def are_births(self) -> bool:
+    def are_starts(self) -> bool:
         """Return True if the changes consist of new executions and their new rows."""
         return (
             not (self.consumed or self.tokens or self.completions or self.removed or self._are_rare())
@@ -166,12 +166,12 @@ class Changes:
         """Return machines and their inboxes, as parameters of ``write.machines`` and ``write.held_runs``."""
         return runs.parameters(self.machines, self.completions, self.removed)
 
-    def births(self) -> list[Any]:
+    def start_parameters(self) -> list[Any]:
         """Return the parameters of ``write.starts``."""
-        return births.starts_alone(self.steps(), self.created.values(), self.machines)
+        return start_columns.starts_alone(self.steps(), self.created.values(), self.machines)
 
     async def _write_created(self, tx: Transaction) -> None:
-        made = await tx.fetch("write.starts", *births.starts(self.created.values()))
+        made = await tx.fetch("write.starts", *start_columns.starts(self.created.values()))
         if len(made) < len(self.created):
             raise StartedByOthers
 

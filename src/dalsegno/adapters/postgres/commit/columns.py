@@ -209,15 +209,15 @@ class Steps:
     def additions(self) -> list[Any]:
         """Return the columns without counters of executions."""
         executions, tokens, fences, digests = columns(self.consumed, 4)
-        born, ids, shapes, data = columns(self._tokens, 4)
-        happened, seqs, kinds, times, about, told = columns(self._events, 6)
+        numbered, ids, shapes, data = columns(self._tokens, 4)
+        happened, seqs, kinds, times, about, details = columns(self._events, 6)
         stored, outputs, results = columns(self.outputs, 3)
         return [
             numbers(executions),
             names(tokens),
             numbers(fences),
             digests,
-            numbers(born),
+            numbers(numbered),
             names(ids),
             numbers(shapes),
             data,
@@ -227,7 +227,7 @@ class Steps:
             numbers(kinds),
             numbers(times),
             names(about),
-            told,
+            details,
             *self._event_shapes.columns(EVENT_SHAPE),
             numbers(stored),
             names(outputs),
@@ -235,7 +235,7 @@ class Steps:
         ]
 
 
-Births = Collection[tuple[Flight, NewExecution]]
+NewExecutions = Collection[tuple[Flight, NewExecution]]
 
 RECORD_SHAPE, FLIGHT_SHAPE = 11, 10
 """Columns that records and flights share with others."""
@@ -245,32 +245,32 @@ PATIENCE = "5s"
 """How long a start alone waits for another process that creates the same execution."""
 
 
-def starts(births: Births) -> list[Any]:
+def starts(created: NewExecutions) -> list[Any]:
     """Return the parameters of starts within a transaction, which has a lock timeout and writes the rest itself."""
-    return _parameters(Steps(), births, {}, None)
+    return _parameters(Steps(), created, {}, None)
 
 
-def starts_alone(new: Steps, births: Births, machines: Mapping[int, MachineRow]) -> list[Any]:
+def starts_alone(new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow]) -> list[Any]:
     """Return the parameters of starts in one statement. ``new``: tokens, events and outputs."""
-    return _parameters(new, births, machines, PATIENCE)
+    return _parameters(new, created, machines, PATIENCE)
 
 
 def _parameters(
-    new: Steps, births: Births, machines: Mapping[int, MachineRow], patience: str | None
+    new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow], patience: str | None
 ) -> list[Any]:
     return [
         *new.additions(),
-        *_records(births),
-        *_flights(births),
+        *_records(created),
+        *_flights(created),
         *columns((_machine(*entry) for entry in machines.items()), 15),
-        *_tags(births),
+        *_tags(created),
         patience,
     ]
 
 
-def _records(births: Births) -> list[Any]:
+def _records(created: NewExecutions) -> list[Any]:
     shapes, rows = Shapes(), []
-    for flight, new in births:
+    for flight, new in created:
         row = flight.row
         shape = shapes.place(
             (
@@ -296,9 +296,9 @@ def _records(births: Births) -> list[Any]:
     return [*given, errors, contexts, outputs, inputs, *shapes.columns(RECORD_SHAPE)]
 
 
-def _flights(births: Births) -> list[Any]:
+def _flights(created: NewExecutions) -> list[Any]:
     shapes, rows = Shapes(), []
-    for flight, _ in births:
+    for flight, _ in created:
         row = flight.row
         shape = shapes.place(
             (
@@ -319,8 +319,8 @@ def _flights(births: Births) -> list[Any]:
     return [numbers(ours), names(ids), numbers(places), notices, *shapes.columns(FLIGHT_SHAPE)]
 
 
-def _tags(births: Births) -> list[Any]:
-    return columns([(*tag, new.created_at, new.id) for _, new in births for tag in new.tags], 4)
+def _tags(created: NewExecutions) -> list[Any]:
+    return columns([(*tag, new.created_at, new.id) for _, new in created for tag in new.tags], 4)
 
 
 def _machine(number: int, row: MachineRow) -> Parameters:

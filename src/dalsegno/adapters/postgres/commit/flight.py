@@ -39,14 +39,14 @@ class Flight:
 
     __slots__ = (
         "_made",
-        "born_here",
+        "is_new",
         "machine",
         "moved_away",
         "number",
         "row",
         "seen_at",
         "spawned",
-        "stands",
+        "was_stopped",
         "tokens",
         "version",
         *RARE,
@@ -60,15 +60,15 @@ class Flight:
     inbox: dict[int, Kept]
     mailbox: dict[str, SignalRow]
 
-    def __init__(self, number: int, row: ExecutionRow, version: int = 0, *, born_here: bool = False) -> None:
+    def __init__(self, number: int, row: ExecutionRow, version: int = 0, *, is_new: bool = False) -> None:
         self.number = number
         self.row = row
         self.version = version
         """The version of which the rows here are known."""
         self.seen_at = row.touched_at
         """When it was last touched, as of that version."""
-        self.born_here = born_here
-        """All its rows come from this commit: what is not here does not exist."""
+        self.is_new = is_new
+        """All its rows come from this commit: a row that is not here does not exist."""
         self.tokens: dict[str, TokenRow] = {}
         self.spawned: dict[str, int] = {}
         """Tokens that are not stored yet, with their spawn order."""
@@ -76,7 +76,7 @@ class Flight:
         """Tokens that moved to another execution."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written. ``inbox`` is complete if this is set."""
-        self.stands = row.state != "RUNNING"
+        self.was_stopped = row.state != "RUNNING"
         """The stored state is not RUNNING: a change to RUNNING must then write the state."""
         self._made: tuple[str, ...] = ()
         """The rare attributes that exist."""
@@ -101,9 +101,9 @@ class Flight:
                 if name not in kept:
                     delattr(self, name)
             self._made = kept
-        self.born_here = False
+        self.is_new = False
         self.seen_at = self.row.touched_at
-        self.stands = self.row.state != "RUNNING"
+        self.was_stopped = self.row.state != "RUNNING"
 
     def _trim_machine(self) -> tuple[str, ...]:
         """Drop the machine's snapshot, which is large, and its inbox if it is large; return what is kept with it."""
@@ -117,8 +117,8 @@ class Flight:
 
     def only_counts(self) -> bool:
         """Return True if only its counters have changed."""
-        return self.row.state == "RUNNING" and not self.stands
+        return self.row.state == "RUNNING" and not self.was_stopped
 
     def has_just_ended(self) -> bool:
         """Return True if its stored state was running, and it has ended."""
-        return self.row.ended_at is not None and not self.stands
+        return self.row.ended_at is not None and not self.was_stopped

@@ -101,9 +101,9 @@ async def begin(store: PostgresStore, batch: Sequence[Transition]) -> tuple[dict
         outcomes: dict[int, Outcome] = {place: settle(batch[place], rows, now) for place in chosen}
     except (NotLoaded, LookupError):
         return {}, []
-    if not all(type(outcome) is Applied for outcome in outcomes.values()) or not rows.changes.are_births():
+    if not all(type(outcome) is Applied for outcome in outcomes.values()) or not rows.changes.are_starts():
         return {}, []
-    made = await store.fetch("write.starts", *rows.changes.births())
+    made = await store.fetch("write.starts", *rows.changes.start_parameters())
     if made:
         store.saw(made[0][1])
     flights = {flight.row.id: flight for flight in rows.stored_flights()}
@@ -113,7 +113,7 @@ async def begin(store: PostgresStore, batch: Sequence[Transition]) -> tuple[dict
 
 
 def _is_plain(step: Transition) -> bool:
-    """Return True if it begins at once, and what it spawns waits for nothing: others would be settled in vain."""
+    """Return True if it begins at once, and its tokens wait for nothing; settling others here would be useless."""
     created = created_by(step)
     if created is None or created.pending:
         return False

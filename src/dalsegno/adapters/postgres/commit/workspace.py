@@ -78,7 +78,7 @@ class PostgresWorkspace(MachineWorkspace):
         if flight is None:
             return None
         found = flight.tokens.get(token)
-        if found is not None or flight.born_here or token in flight.moved_away:
+        if found is not None or flight.is_new or token in flight.moved_away:
             return found
         try:
             row = self.loaded.tokens[execution][token]
@@ -94,7 +94,7 @@ class PostgresWorkspace(MachineWorkspace):
     def scope(self, execution: str, scope: str) -> ScopeRow | None:
         flight = self._flights[execution]
         found = flight.scopes.get(scope)
-        if found is not None or flight.born_here:
+        if found is not None or flight.is_new:
             return found
         try:
             row = self.loaded.scopes[execution, scope]
@@ -109,7 +109,7 @@ class PostgresWorkspace(MachineWorkspace):
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         flight = self._flights[execution]
         found = flight.barriers.get(barrier)
-        if found is not None or flight.born_here:
+        if found is not None or flight.is_new:
             return found
         try:
             row = self.loaded.barriers[execution, barrier]
@@ -124,7 +124,7 @@ class PostgresWorkspace(MachineWorkspace):
     def gate(self, execution: str, gate: str) -> GateRow | None:
         flight = self._flights[execution]
         found = flight.gates.get(gate)
-        if found is not None or flight.born_here:
+        if found is not None or flight.is_new:
             return found
         try:
             row = self.loaded.gates[execution, gate]
@@ -136,7 +136,7 @@ class PostgresWorkspace(MachineWorkspace):
 
     def has_slot(self, execution: str, barrier: str, slot: int) -> bool:
         flight = self._flights[execution]
-        if (barrier, slot) in flight.slots or flight.born_here:
+        if (barrier, slot) in flight.slots or flight.is_new:
             return (barrier, slot) in flight.slots
         try:
             return self.loaded.slots[execution, barrier, slot]
@@ -145,7 +145,7 @@ class PostgresWorkspace(MachineWorkspace):
 
     def has_left(self, execution: str, scope: str) -> bool:
         flight = self._flights[execution]
-        if scope in flight.left or flight.born_here:
+        if scope in flight.left or flight.is_new:
             return scope in flight.left
         try:
             return self.loaded.left[execution, scope]
@@ -156,7 +156,7 @@ class PostgresWorkspace(MachineWorkspace):
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
         flight = self._flights[execution]
-        if not flight.born_here and execution not in self.loaded.unfinished:
+        if not flight.is_new and execution not in self.loaded.unfinished:
             raise NotLoaded("unfinished", execution)
         self._look_at_all_tokens(flight)
         found = [
@@ -168,7 +168,7 @@ class PostgresWorkspace(MachineWorkspace):
 
     def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
         flight = self._flights[execution]
-        if not flight.born_here and (execution, awaits) not in self.loaded.awaiting:
+        if not flight.is_new and (execution, awaits) not in self.loaded.awaiting:
             raise NotLoaded("awaiting", (execution, awaits))
         self._look_at_all_tokens(flight)
         waiting = [
@@ -183,16 +183,16 @@ class PostgresWorkspace(MachineWorkspace):
 
     def _place(self, flight: Flight, token: str) -> int:
         """Return the token's position in spawn order."""
-        born = flight.spawned.get(token)
-        if born is not None:
-            return born
+        spawned = flight.spawned.get(token)
+        if spawned is not None:
+            return spawned
         row = self.loaded.tokens[flight.row.id].get(token)
         return int(row[TOKEN_NUMBER]) if row is not None else 0
 
     # -- writing ----------------------------------------------------------------------------------------------
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
-        flight = self._flights[row.id] = Flight(self._take_number(), row, born_here=True)
+        flight = self._flights[row.id] = Flight(self._take_number(), row, is_new=True)
         self.changes.created[row.id] = (flight, new)
 
     def replace_input(self, execution: str, data: bytes) -> None:
@@ -237,10 +237,10 @@ class PostgresWorkspace(MachineWorkspace):
         left, entered = self._flights[row.execution], self._flights[execution]
         del left.tokens[row.id]
         left.moved_away |= {row.id}
-        born = left.spawned.pop(row.id, None)
-        if born is not None:
-            entered.spawned[row.id] = born
-            self.changes.spawned[born] = (row, entered)
+        spawned = left.spawned.pop(row.id, None)
+        if spawned is not None:
+            entered.spawned[row.id] = spawned
+            self.changes.spawned[spawned] = (row, entered)
         else:
             fence = self._stored_fence(left, row)
             self.changes.moved[left.number, row.id] = entered.number
@@ -251,13 +251,13 @@ class PostgresWorkspace(MachineWorkspace):
     def save_scope(self, row: ScopeRow) -> None:
         flight = self._flights[row.execution]
         flight.scopes[row.scope] = row
-        stored = None if flight.born_here else self.loaded.scopes.get((row.execution, row.scope))
+        stored = None if flight.is_new else self.loaded.scopes.get((row.execution, row.scope))
         self.changes.save("scopes", flight.number, row.scope, row, new=stored is None)
 
     def save_barrier(self, row: BarrierRow) -> None:
         flight = self._flights[row.execution]
         flight.barriers[row.id] = row
-        stored = None if flight.born_here else self.loaded.barriers.get((row.execution, row.id))
+        stored = None if flight.is_new else self.loaded.barriers.get((row.execution, row.id))
         self.changes.save("barriers", flight.number, row.id, row, new=stored is None)
 
     def save_gate(self, row: GateRow) -> None:

@@ -28,7 +28,7 @@ class MachineWorkspace:
 
     def machine(self, execution: str) -> MachineRow | None:
         flight = self._flights[execution]
-        if flight.machine is None and flight.row.kind in SCRIPTED and not flight.born_here:
+        if flight.machine is None and flight.row.kind in SCRIPTED and not flight.is_new:
             try:
                 row = self.loaded.machines[execution]
             except KeyError:
@@ -45,7 +45,7 @@ class MachineWorkspace:
     def signal(self, execution: str, signal: str) -> SignalRow | None:
         flight = self._flights[execution]
         found = flight.mailbox.get(signal)
-        if found is None and not flight.born_here:
+        if found is None and not flight.is_new:
             try:
                 row = self.loaded.signals[execution, signal]
             except KeyError:
@@ -56,7 +56,7 @@ class MachineWorkspace:
 
     def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
         flight = self._flights[execution]
-        if not flight.born_here:
+        if not flight.is_new:
             for name in names:
                 self._look_for_signals(flight, name)
         found = [row for row in flight.mailbox.values() if not row.taken and row.name in names]
@@ -109,7 +109,7 @@ class MachineWorkspace:
     def release_slots(self, execution: str) -> Collection[str]:
         flight = self._flights[execution]
         held = [key for key, holder in self.changes.held if holder == flight.number]
-        if flight.born_here:
+        if flight.is_new:
             return held
         try:
             stored = self.loaded.held_keys[execution]

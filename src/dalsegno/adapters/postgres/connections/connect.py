@@ -104,8 +104,8 @@ class ConnectionRecycler:
 SECONDS_PER_SERVER = 5.0
 """Seconds within which a server has to answer while there is another one to try."""
 TRY_THE_NEXT = (OSError, asyncpg.CannotConnectNowError, asyncpg.TargetServerAttributeNotMatched)
-"""The server is away, starting, or not what ``target_session_attrs`` selects; any other error is raised at once,
-as by the driver.
+"""The server is unreachable, starting, or not one that ``target_session_attrs`` selects; any other error is raised
+at once, as by the driver.
 """
 PLACES = re.compile(r"(?P<before>[^:]+://(?:[^/?#]*@)?)(?P<places>[^/?#@]*)(?P<after>.*)", re.DOTALL)
 

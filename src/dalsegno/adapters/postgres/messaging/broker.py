@@ -5,7 +5,7 @@
   again. So a busy system sends nothing, and an idle one only polls slowly, in case a message was lost.
 - An announcement made while a report is on its way would be missed by both sides. Therefore announcements are
   remembered for a moment, and a process that reports idle is woken if one of them may have come after its claim. A
-  process that ends in that moment, or cannot send yet, tells all to look.
+  process that ends in that moment, or cannot send yet, makes all poll.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class PostgresBroker:
         self._vain_wakes = 0
         self._paused_until = -math.inf
         self._exhausted: tuple[str, frozenset[str], asyncio.Event, float] | None = None
-        """The worker that took less than it asked for, the queues, the event from before that claim, and its time. """
+        """The worker that took less than it asked for, the queues, the event from before that claim, and its time.
+        """
 
     # -- the port ---------------------------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class PostgresBroker:
         return await self._wait(WaitingWorker(worker, queues, limit, news, asked_at))
 
     async def _wait(self, waiting: WaitingWorker) -> list[Lease]:
-        """Wait for news; return what was handed to the worker meanwhile."""
+        """Wait for a message; return the leases that the worker was given meanwhile."""
         self.waiting_workers.add(waiting)
         try:
             delay = min(self._vain_wakes * 0.005, LONGEST_SILENCE)

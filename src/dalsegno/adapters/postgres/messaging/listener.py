@@ -40,11 +40,11 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     """Queues for which it waits; ``since``: for how many seconds, at least."""
     since: float = 0.0
     wake: tuple[str, ...] = ()
-    """Processes that should look for work."""
+    """Processes that should poll for work."""
     due: float | None = None
     owed: bool = False
     tended: bool = False
-    """It has looked for overdue work of others: another look is not needed at once."""
+    """It has polled for overdue work of others: another poll is not needed at once."""
     watches: bool = False
     """It asks for endings."""
     ended: tuple[str, ...] = ()
@@ -53,9 +53,8 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def summary_of(sender: str, messages: Iterable[Message]) -> Message | None:
-    """Return what is still worth sending of unsent messages; None if nothing is.
-
-    Endings are not: a process that waits for one polls soon.
+    """Return the unsent messages that are still useful; None if there are none. Endings are not: a process that
+    waits for one polls soon.
     """
     message_list = list(messages)
     news = any(message.news or message.wake for message in message_list)
@@ -192,7 +191,7 @@ class Listener:
         self._undelivered = summary_of(self.name, before + messages)
 
     async def _send_unsent(self) -> None:
-        """Send the last messages over a connection of their own: the listener's is gone, or was never made."""
+        """Send the last messages over a separate connection: the listener's is closed, or was never opened."""
         if self._undelivered is None:
             return
         try:
@@ -297,7 +296,7 @@ class Listener:
                 self._last_answer_at = _clock()
 
     async def _wait_for_messages(self, connection: Any) -> None:
-        """Wait for messages. Raises if the server is gone without a sign."""
+        """Wait for messages. Raises if the connection died silently."""
         while not self._has_messages.is_set():
             try:
                 async with asyncio.timeout_at(self._last_answer_at + LONGEST_SILENCE):

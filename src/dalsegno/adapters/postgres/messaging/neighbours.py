@@ -34,7 +34,7 @@ class PostgresNeighbours:
         self._ended: Callable[[str], None] | None = None
         self._sent_due: float | None = None
         self._watchers: dict[str, float] = {}
-        """Until when each of the other processes wants endings."""
+        """The time until which each of the other processes needs endings."""
         self._watch_sent_at = -WATCHED
         self._endings: list[str] = []
         self._has_outbox_entries = False
@@ -72,7 +72,7 @@ class PostgresNeighbours:
         self._endings.append(execution)
 
     def _send_endings(self) -> None:
-        """Send the endings of one batch together, if any process still wants them."""
+        """Send the endings of one batch together, if any process still needs them."""
         ended, self._endings = tuple(self._endings), []
         now = _clock()
         self._watchers = {name: until for name, until in self._watchers.items() if until > now}

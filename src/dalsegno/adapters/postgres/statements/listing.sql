@@ -316,7 +316,7 @@ LIMIT $4;
 -- :include counted
 ;
 
--- :name seldom_word
+-- :name rarest_word
 -- The word that the fewest errors contain, judged by counting a bounded number of rows of each.
 SELECT wanted.word
 FROM unnest($1::text[]) WITH ORDINALITY AS wanted (word, place)

@@ -30,8 +30,7 @@ MOST_COUNTED = 20_000
 """Rows of a plan up to which it is counted; plans with more are all treated as long."""
 
 LARGE = 1024 * 1024
-"""Bytes from which on a value is read piece by piece. In one piece, SQLite would have a copy of it
-beside ours.
+"""Bytes from which on a value is read piece by piece. In one piece, SQLite would hold a second copy of it.
 """
 PIECE = 512 * 1024
 INPUT, OUTPUT = (ExecutionView.__struct_fields__.index(name) for name in ("input", "output"))

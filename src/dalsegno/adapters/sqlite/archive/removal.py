@@ -62,12 +62,12 @@ def _sweep(connection: sqlite3.Connection, execution: int, state: str, touched_a
 def _sweep_tokens(connection: sqlite3.Connection, execution: int, at: float, limit: int) -> int:
     """Remove tokens; the unfinished ones are recorded as cancelled at the time of the ending."""
     tokens = connection.execute(SQL["sweep.tokens"], (execution, limit)).fetchall()
-    told = [
+    recorded = [
         cancelled_event(kind, bool(live), node, scope, token, at)
         for _, token, state, kind, node, scope, live in tokens
         if state in UNFINISHED
     ]
-    cancelled = [event for event in told if event is not None]
+    cancelled = [event for event in recorded if event is not None]
     if cancelled:
         (seq,) = connection.execute(SQL["sweep.seq"], (execution,)).fetchone()
         events = [

@@ -212,7 +212,7 @@ class Changes:
             row = flight.row
             if name in self.created:
                 continue
-            if row.state == "RUNNING" and not flight.stands:
+            if row.state == "RUNNING" and not flight.was_stopped:
                 advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
                 flights += flight_columns(flight.number, row)

@@ -22,21 +22,21 @@ class Flight:
 
     __slots__ = (
         "barriers",
-        "born_here",
         "gates",
         "inbox",
+        "is_new",
         "left",
         "machine",
         "number",
         "numbers",
         "row",
         "scopes",
-        "stands",
         "tokens",
+        "was_stopped",
     )
 
-    def __init__(self, number: int, row: ExecutionRow, *, born_here: bool = False) -> None:
-        self.born_here = born_here
+    def __init__(self, number: int, row: ExecutionRow, *, is_new: bool = False) -> None:
+        self.is_new = is_new
         """All its rows come from this workspace: a barrier, gate or left context that is not here
         does not exist.
         """
@@ -50,7 +50,7 @@ class Flight:
         self.gates: dict[str, GateRow] = {}
         self.left: set[str] = set()
         """Scopes in which a branch is known to have left something."""
-        self.stands = row.state != "RUNNING"
+        self.was_stopped = row.state != "RUNNING"
         """The stored state is not RUNNING: a change to RUNNING must then write the state."""
         self.machine: MachineRow | None = None
         """Without its snapshot, unless that is about to be written."""

@@ -86,7 +86,7 @@ class SqliteWorkspace(LimitWorkspace):
             if flight.row.ended_at is not None:
                 self.forget(execution)
             else:
-                flight.stands = flight.row.state != "RUNNING"
+                flight.was_stopped = flight.row.state != "RUNNING"
 
     def forget(self, execution: str) -> None:
         """Drop an execution whose rows were changed or removed without this workspace."""
@@ -213,7 +213,7 @@ class SqliteWorkspace(LimitWorkspace):
     def barrier(self, execution: str, barrier: str) -> BarrierRow | None:
         flight = self._flights[execution]
         found = flight.barriers.get(barrier)
-        if found is None and not flight.born_here:
+        if found is None and not flight.is_new:
             row = self.connection.execute(SQL["join.barrier"], (flight.number, barrier)).fetchone()
             if row is not None:
                 found = flight.barriers[barrier] = BarrierRow(execution, *row)
@@ -222,7 +222,7 @@ class SqliteWorkspace(LimitWorkspace):
     def gate(self, execution: str, gate: str) -> GateRow | None:
         flight = self._flights[execution]
         found = flight.gates.get(gate)
-        if found is None and not flight.born_here:
+        if found is None and not flight.is_new:
             row = self.connection.execute(SQL["join.gate"], (flight.number, gate)).fetchone()
             if row is not None:
                 count, used = row
@@ -237,14 +237,14 @@ class SqliteWorkspace(LimitWorkspace):
 
     def has_left(self, execution: str, scope: str) -> bool:
         flight = self._flights[execution]
-        if scope in flight.left or flight.born_here:
+        if scope in flight.left or flight.is_new:
             return scope in flight.left
         return self.connection.execute(SQL["join.has_left"], (flight.number, scope)).fetchone() is not None
 
     def unfinished_tokens(self, execution: str, scope: str | None = None) -> Iterable[TokenRow]:
         """Return stored tokens, as changed in this transaction, and those spawned in it."""
         flight = self._flights[execution]
-        if not flight.born_here:
+        if not flight.is_new:
             for row in self.connection.execute(SQL["token.unfinished"], (execution,)).fetchall():
                 self.adopt(row)
         found = [
@@ -256,7 +256,7 @@ class SqliteWorkspace(LimitWorkspace):
 
     def waiting_tokens(self, execution: str, awaits: str) -> Iterable[TokenRow]:
         flight = self._flights[execution]
-        if not flight.born_here:
+        if not flight.is_new:
             for row in self.connection.execute(SQL["token.awaiting"], (flight.number, awaits)).fetchall():
                 self.adopt(row)
         waiting = [
@@ -268,7 +268,7 @@ class SqliteWorkspace(LimitWorkspace):
 
     def create_execution(self, row: ExecutionRow, new: NewExecution) -> None:
         self._last_execution += 1
-        self._flights[row.id] = Flight(self._last_execution, row, born_here=True)
+        self._flights[row.id] = Flight(self._last_execution, row, is_new=True)
         self._absent.discard(row.id)
         self.changes.created[row.id] = new
 

@@ -26,12 +26,12 @@ DESCRIPTORS = Path("/proc/self/fd")
 READ_ONLY_MOUNT = getattr(os, "ST_RDONLY", 1)
 
 RESTORE = (
-    "what was committed since then is lost. Stop all processes that use it, restore a backup or put the file back,"
+    "commits since then are lost. Stop all processes that use it, restore a backup or put the file back,"
     " then start them again"
 )
 RESTART = (
-    "this process accepts no more commits. Start it again; what is committed is folded into the store when the last"
-    " process that has it open ends"
+    "this process accepts no more commits. Start it again; SQLite writes the committed changes into the "
+    "store when the last process that has it open ends"
 )
 
 
@@ -124,7 +124,7 @@ def _identity(path: str) -> Identity | None:
 
 
 def _is_open(identity: Identity) -> bool:
-    """Return True if this process has that very file open, or if the system does not tell."""
+    """Return True if this process has this file open, or if the system does not report it."""
     try:
         names = os.listdir(DESCRIPTORS)  # noqa: PTH208 - names are wanted
     except OSError:

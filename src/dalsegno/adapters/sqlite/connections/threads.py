@@ -244,7 +244,7 @@ class Checkpointer:
         obstacle = why_not_writable(self._path)
         if obstacle is None:
             reason = explain(error, self._path)
-            logger.warning("the log of the store could not be folded into its file: %s", reason)
+            logger.warning("the log of the store could not be written into its file: %s", reason)
         else:
             self._refusal = StoreReadOnly(obstacle)
             logger.error("the store accepts no more commits: %s", obstacle)

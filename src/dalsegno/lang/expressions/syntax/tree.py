@@ -374,8 +374,8 @@ Statement: TypeAlias = (
 class Program:
     """A whole source. ``body`` is the code that runs, whatever the program's form.
 
-    ``functions`` are beside the main function and are hoisted above it. ``parameters`` are those of ``workflow(…)``:
-    none, one (the inputs) or two (context and inputs).
+    ``functions`` are the functions outside the main one and are hoisted above it. ``parameters`` are those of
+    ``workflow(…)``: none, one (the inputs) or two (context and inputs).
     """
 
     functions: tuple[Function, ...]

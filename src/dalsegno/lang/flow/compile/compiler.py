@@ -68,7 +68,7 @@ class ProgramCompiler(Branching):
         return CodeUnit(self.source, functions, tuple(self.pool.values), True, tuple(self.places))
 
     def main(self, parameters: tuple[Target, ...], body: Block) -> None:
-        """Compile the body, which sees the parameters; the functions beside it do not."""
+        """Compile the body, which sees the parameters; the other functions do not."""
         here = self.here
         patterns = [target.pattern for target in parameters if not isinstance(target.pattern, NamePattern)]
         names = [(name, False) for pattern in patterns for name in pattern_names(pattern)]

@@ -28,7 +28,7 @@ from dalsegno.lang.expressions.syntax.tree import (
 from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
 from dalsegno.lang.flow.compile.expressions import ScriptExpressions
 from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
-from dalsegno.lang.runtime.code import Shelter
+from dalsegno.lang.runtime.code import ProtectedRange
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
 from dalsegno.lang.runtime.opcodes import Op
 
@@ -93,7 +93,7 @@ class Branching(ScriptExpressions):
     def scope(
         self, names: Sequence[tuple[str | None, bool]], offset: int, prepare: bool = True
     ) -> Iterator[int]:
-        """Open a scope whose variables are created anew on each entry; yield the first one's slot."""
+        """Open a scope whose variables are created again on each entry; yield the first one's slot."""
         here = self.here
         mark = here.open_scope(names)
         if prepare:
@@ -242,7 +242,7 @@ class Branching(ScriptExpressions):
             stop = here.position
             self.contexts.pop()
             self.enter_cleanup(cleanup, AT_ITS_END, at)
-            here.shelters.append(Shelter(start, stop, here.position))
+            here.protected_ranges.append(ProtectedRange(start, stop, here.position))
             here.store(cleanup.value, at=at)
             here.emit(Op.CONSTANT, self.pool.add(BY_THROWING), at=at)
             here.store(cleanup.mode, at=at)
@@ -278,7 +278,7 @@ class Branching(ScriptExpressions):
         if handler is None:
             return
         done = here.emit(Op.JUMP, at=statement.offset)
-        here.shelters.append(Shelter(start, done, here.position))
+        here.protected_ranges.append(ProtectedRange(start, done, here.position))
         names = pattern_names(statement.caught) if statement.caught is not None else ()
         with self.scope([(name, False) for name in names], handler.offset):
             if statement.caught is None:

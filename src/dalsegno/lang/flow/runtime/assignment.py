@@ -1,9 +1,10 @@
 """Assignment to places: a variable, or a path of members and indexes from one.
 
-Lists and objects are values, so a change of ``a.b[0]`` must not be visible through any other variable. Every container
-on the path is therefore copied, unless it has no other reference: then it is changed in place, and pushing ten thousand
-items costs ten thousand steps. CPython's reference count tells whether there are other references. The function that
-checks the count also measures the count of an unshared container; an error could only cause a needless copy.
+Lists and objects are values, so a change of ``a.b[0]`` must not be visible through any other variable. Every
+container on the path is therefore copied, unless it has no other reference: then it is changed in place, and
+pushing ten thousand items costs ten thousand steps. CPython's reference count shows whether there are other
+references. The function that checks the count also measures the count of an unshared container; an error could only
+cause a needless copy.
 """
 
 from __future__ import annotations
@@ -87,7 +88,9 @@ def path_of(place: Place, keys: Sequence[Value]) -> list[Value]:
 
 
 def own(meter: Meter, holder: Holder, key: Any, wanted: Value) -> Holder:
-    """Return the list or object held under the key, copied if it is shared. ``wanted`` is the value to be set in it."""
+    """Return the list or object held under the key, copied if it is shared. ``wanted`` is the value to be set in
+    it.
+    """
     kind = type(holder[key])
     if kind is not list and kind is not dict:
         raise _unsettable(holder[key], wanted)

@@ -204,7 +204,7 @@ class Runner(Interpreter):
             frame = frames[depth]
             if isinstance(frame, Frame):
                 position = frame.position - 1
-                for handler in frame.function.shelters:
+                for handler in frame.function.protected_ranges:
                     if handler.start <= position < handler.stop:
                         del frames[depth + 1 :]
                         frame.stack[:] = [value]

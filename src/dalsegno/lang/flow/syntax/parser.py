@@ -1,6 +1,6 @@
 """The parser of scripts: source to syntax tree.
 
-The forms that a program may have are reduced to one: the code that runs, its parameters and the functions beside it.
+The forms that a program may have are reduced to one: the code that runs, its parameters and the other functions.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _around(
     name: str | None,
     form: OneOf["main", "workflow"],
 ) -> Program:
-    """Return a program with variables beside its main function.
+    """Return a program with variables outside its main function.
 
     They are set before the function runs, whose body is a block inside the surrounding one.
     """

@@ -1,6 +1,6 @@
 """Messages for syntax errors: what was found, what was expected, and what to write.
 
-The rules are tried in order; each examines the `Spot` where the parser stopped and returns a message or None.
+The rules are tried in order; each examines the `ProblemPlace` where the parser stopped and returns a message or None.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _EXPECTED = {
 }  # fmt: skip
 
 
-class Spot:
+class ProblemPlace:
     """The position where the parser stopped.
 
     It holds the token that the parser could not use, the one before, and the bracket around both.
@@ -75,7 +75,7 @@ class Spot:
 
 
 def explain(problem: UnexpectedToken, tokens: Sequence[Token], source: str) -> FlowSyntaxError:
-    spot = Spot(problem, tokens, source)
+    spot = ProblemPlace(problem, tokens, source)
     message = next(filter(None, (rule(spot) for rule in _RULES)))
     hint = runaway_string([spot.before] if spot.before else [], source)
     return FlowSyntaxError.at(message + hint, source, spot.offset)
@@ -123,7 +123,7 @@ def _bracket(tokens: Sequence[Token], index: int) -> tuple[Token | None, Token |
 # the rules
 
 
-def _assignment(spot: Spot) -> str | None:
+def _assignment(spot: ProblemPlace) -> str | None:
     if spot.kind in ("INCREMENT", "COMPOUND"):
         return f"{spot.found} is a statement of its own and has no value: write it on a line before"
     if spot.kind != "EQUAL":
@@ -133,7 +133,7 @@ def _assignment(spot: Spot) -> str | None:
     return "an assignment is a statement and has no value: compare with ==, or assign on a line before"
 
 
-def _stray_word(spot: Spot) -> str | None:
+def _stray_word(spot: ProblemPlace) -> str | None:
     if spot.kind == "ELSE":
         return "'else' follows no 'if': it must come right after the '}' of one"
     if spot.kind in ("CATCH", "FINALLY"):
@@ -143,7 +143,7 @@ def _stray_word(spot: Spot) -> str | None:
     return None
 
 
-def _head(spot: Spot) -> str | None:
+def _head(spot: ProblemPlace) -> str | None:
     if spot.before_kind in ("IF", "WHILE"):
         word = text_of(spot.before, spot.source) if spot.before else ""
         return f"the condition of '{word}' needs parentheses: write {word} (…) {{ … }}"
@@ -161,7 +161,7 @@ def _head(spot: Spot) -> str | None:
     return None
 
 
-def _name(spot: Spot) -> str | None:
+def _name(spot: ProblemPlace) -> str | None:
     """Handle a position where only a name is allowed."""
     if "NAME" not in spot.expected or spot.wants_value or "SEMI" in spot.expected:
         return None
@@ -176,7 +176,7 @@ def _name(spot: Spot) -> str | None:
     return f"{spot.unexpected}: a name is missing{after}"
 
 
-def _object_entry(spot: Spot) -> str | None:
+def _object_entry(spot: ProblemPlace) -> str | None:
     if spot.bracket is None or spot.bracket.type != "LBRACE":
         return None
     if spot.kind == "LPAR" and spot.before_kind == "NAME":
@@ -187,7 +187,7 @@ def _object_entry(spot: Spot) -> str | None:
     return None
 
 
-def _punctuation(spot: Spot) -> str | None:
+def _punctuation(spot: ProblemPlace) -> str | None:
     match spot.kind:
         case "ARROW":
             return "'=>' needs parameters before it: write x => … or (x, y) => …"
@@ -209,7 +209,7 @@ def _punctuation(spot: Spot) -> str | None:
     return None
 
 
-def _value(spot: Spot) -> str | None:
+def _value(spot: ProblemPlace) -> str | None:
     if not spot.wants_value:
         return None
     text = text_of(spot.token, spot.source) if spot.token else ""
@@ -219,14 +219,14 @@ def _value(spot: Spot) -> str | None:
     return f"{spot.unexpected}: a value is missing{after}"
 
 
-def _otherwise(spot: Spot) -> str:
+def _otherwise(spot: ProblemPlace) -> str:
     if "INFIX" in spot.expected:
         around = "an operator or ','" if spot.bracket else "an operator"
         return f"{spot.unexpected}: {around} is missing before it"
     return f"{spot.unexpected}: expected {_expected_text(spot)}"
 
 
-def _expected_text(spot: Spot) -> str:
+def _expected_text(spot: ProblemPlace) -> str:
     """Return the expected tokens. The parser expects any closing bracket; only one can be closed here."""
     opener = spot.bracket.type.removeprefix("PATTERN_").removeprefix("ARROW_") if spot.bracket else ""
     impossible = {closer for left, closer in _CLOSERS.items() if left != opener}
@@ -238,7 +238,7 @@ def _expected_text(spot: Spot) -> str:
     return " or ".join(sorted(expected)) or "something else"
 
 
-_RULES: tuple[Callable[[Spot], str | None], ...] = (
+_RULES: tuple[Callable[[ProblemPlace], str | None], ...] = (
     _stray_word,
     _head,
     _object_entry,

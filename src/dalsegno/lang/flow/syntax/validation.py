@@ -30,8 +30,8 @@ _UNCALLED_MAIN = (
 def validate(source: str, tasks: Iterable[str] | None = None, parsed: Parsed | None = None) -> list[Finding]:
     """Return all findings in source order. With syntax errors, the rest of the source is checked. Raises no error.
 
-    With ``tasks``, the names of the existing tasks, literal names in ``Task.run`` are looked up among them. ``parsed``
-    is the result of ``parse_program`` for the same source.
+    With ``tasks``, the names of the existing tasks, literal names in ``Task.run`` are looked up among them.
+    ``parsed`` is the result of ``parse_program`` for the same source.
     """
     try:
         program, _ = parsed if parsed is not None else parse_program(source)
@@ -111,7 +111,7 @@ def _check_hiding(name: str, offset: int, report: Report) -> None:
 
 
 def _uncalled_main(program: Program) -> int | None:
-    """Return the offset of the function that would be the program if there were no statements beside it."""
+    """Return the offset of the function that would be the program if there were no other statements."""
     if program.form != "statements":
         return None
     mains = [item for item in program.body.body if isinstance(item, Function) and item.name == MAIN]

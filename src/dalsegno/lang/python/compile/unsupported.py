@@ -1,15 +1,13 @@
 """Constructs that a workflow may not contain, and names that are replaced. All problems are found in one pass.
 
-Each problem says what to write instead. Only names with a certain meaning are judged; what the source does not tell is
-checked when it is called. Coroutine functions and context managers outside of tasks are recognised before anything
-runs.
-``asyncio.gather``, ``asyncio.sleep`` and ``asyncio.timeout`` in a workflow mean this package's verbs; other functions
-of asyncio that wait are refused. The names are replaced in the syntax tree before compilation by names that are invalid
-in source code, and the machine binds those to the verbs. asyncio is not imported: it is only recognised where the
-workflow's module has it.
-Names of `itertools` mean this package's iterators, because Python does not expose the position of its own. Python 3.14
-hides the position of most of them, and all releases hide that of ``batched``. They are replaced in the same way.
-Iterators that a called function creates stay Python's.
+Each problem says what to write instead. Only names with a certain meaning are judged; everything else is checked
+when it is called. Coroutine functions and context managers outside of tasks are recognised before anything runs.
+``asyncio.gather``, ``asyncio.sleep`` and ``asyncio.timeout`` in a workflow mean this package's verbs; other
+functions of asyncio that wait are refused. The names are replaced in the syntax tree before compilation by names
+that are invalid in source code, and the machine binds those to the verbs. asyncio is not imported: it is only
+recognised where the workflow's module has it. Names of `itertools` mean this package's iterators, because Python
+does not expose the position of its own. Python 3.14 hides the position of most of them, and all releases hide that
+of ``batched``. They are replaced in the same way. Iterators that a called function creates stay Python's.
 """
 
 from __future__ import annotations
@@ -351,8 +349,8 @@ class Refusals:
     def discarded(self, node: ast.Expr) -> None:
         """Refuse discarded calls without effect.
 
-        A nested async function that is called and not awaited never runs; a timer that is not awaited has no effect. (A
-        task that is not awaited runs all the same.)
+        A nested async function that is called and not awaited never runs; a timer that is not awaited has no
+        effect. (A task that is not awaited runs all the same.)
         """
         match node.value:
             case ast.Call(func=ast.Name(id=name)) if self._is_nested(name):

@@ -1,7 +1,7 @@
 """The interpreter of Python workflows: frames, the instruction loop, exception unwinding, awaits and time limits.
 
-It calls user code. An exception that user code raises is a value to the machine: the engine runs user code in threads,
-which Ctrl+C does not interrupt.
+It calls user code. An exception that user code raises is a value to the machine: the engine runs user code in
+threads, which Ctrl+C does not interrupt.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Interpreter:
     ) -> None:
         self.program = program
         self.context = context
-        """What the driver tells about the execution; it is stored with the machine."""
+        """Data of the driver about the execution; it is stored with the machine."""
         self.requests = requests
         self.limits = limits
         self.now = now
@@ -244,7 +244,9 @@ class Interpreter:
     # -- awaits -----------------------------------------------------------------------------------------------
 
     def wait(self, frame: Frame, promise: AnyPromise) -> bool:
-        """Put the promise's value in its place on the stack. Return True if it is not settled and the machine stops."""
+        """Put the promise's value in its place on the stack. Return True if it is not settled and the machine
+        stops.
+        """
         verdict = settle(promise, self.known)
         expired = self._expired(verdict)
         if expired is not None:

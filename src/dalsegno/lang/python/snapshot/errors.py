@@ -151,7 +151,7 @@ def role_of(frame: Frame, index: int) -> str:
 def _is_managed(frame: Frame, index: int) -> bool:
     """Return whether the value is the manager of a ``with`` block.
 
-    Only the code tells: a file, for example, could also be the iterable of a loop.
+    Only the code shows this: a file, for example, could also be the iterable of a loop.
     """
     code = frame.code
     return any(

@@ -41,7 +41,7 @@ _PLAIN_LIBRARY = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The content of a subclass of a builtin, beside its attributes."""
+    """The content of a subclass of a builtin, without its attributes."""
 
     dump: Callable[[Any], Any]
     make: Callable[[type, Any], Any] | None = None

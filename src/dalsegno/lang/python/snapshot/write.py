@@ -75,8 +75,8 @@ class _Open:
 class Writer:
     """Writes an object table.
 
-    ``outside`` maps the identities of the surroundings' cells to their names; ``line`` is the workflow's current line,
-    for error messages.
+    ``outside`` maps the identities of the surroundings' cells to their names; ``line`` is the workflow's current
+    line, for error messages.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class Writer:
         return None
 
     def _plain_dict(self, value: dict[Any, Any]) -> bool:
-        """Write a dict of texts, numbers and the like at once: most values of workflows are such records."""
+        """Write a dict of plain values (texts, numbers …) at once: most values of workflows are such records."""
         row: Row = [Tag.DICT]
         size = 0
         for part in chain.from_iterable(value.items()):
@@ -260,7 +260,7 @@ class Writer:
         return name
 
     def _durable(self, value: Durable[Any, Any]) -> Parts:
-        """Return a durable callable by its registered name; a copy with other options has those beside it."""
+        """Return a durable callable by its registered name; a copy with other options is stored with them."""
         known = self._program.naming.durable(value.kind, value.name)
         if known is None or known.function is not value.function:
             raise _Unnamed
@@ -392,7 +392,7 @@ def dotted_path(path: tuple[int, ...]) -> str:
 
 
 def _settings(function: FunctionType) -> list[Any]:
-    """Return a function's settings beside its code and variables.
+    """Return a function's settings other than its code and variables.
 
     Names are included only if they differ from those of its definition.
     """

@@ -324,13 +324,13 @@ class LedgerRates(Topic):
         assert await stack.claim() == []
 
     async def test_m3_paced_token_is_woken_when_its_time_comes(self, stack: ContractStack) -> None:
-        told: list[float] = []
-        stack.limits.on_opening(told.append)
+        openings: list[float] = []
+        stack.limits.on_opening(openings.append)
         await fill(stack, "mail", 2, Allowance(rate=Rate(1, 10.0)))
         began = stack.clock.now()
         await stack.claim()
 
-        assert told == [began + 10]
+        assert openings == [began + 10]
         woken = await stack.ledger.wake()
         assert (woken.ready, woken.next_due) == ((), began + 10)
         stack.clock.advance(10)

@@ -341,12 +341,12 @@ def _plain(lease: Lease) -> Lease:
 
 def _unordered_drops(events: Iterable[Event]) -> list[Event]:
     """Sort by name the tokens dropped at one moment: timers of one moment come due in any order."""
-    told: list[Event] = []
+    ordered: list[Event] = []
     for (kind, _), group in groupby(events, key=lambda event: (event.kind, event.at)):
         run = list(group)
         by_name = sorted(run, key=lambda event: event.token or "") if kind in DROPS else run
-        told += [replace(event, seq=place.seq) for event, place in zip(by_name, run, strict=True)]
-    return told
+        ordered += [replace(event, seq=place.seq) for event, place in zip(by_name, run, strict=True)]
+    return ordered
 
 
 def _settled(token: TokenView) -> TokenView:

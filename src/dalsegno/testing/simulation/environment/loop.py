@@ -22,8 +22,8 @@ from dalsegno.testing.clock import MIDNIGHT
 _T = TypeVar("_T")
 
 
-class Life:
-    """The life of a simulated process, and whether it has ended."""
+class ProcessRun:
+    """One run of a simulated process, and whether it has ended."""
 
     __slots__ = ("dead", "name", "on_death")
 
@@ -38,7 +38,7 @@ class Life:
         self.on_death()
 
 
-OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("owner", default=None)
+OWNER: contextvars.ContextVar[ProcessRun | None] = contextvars.ContextVar("owner", default=None)
 
 
 class Exhausted(DalSegnoError):

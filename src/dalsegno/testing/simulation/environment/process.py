@@ -35,7 +35,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeContext, NodeError
 from dalsegno.testing.simulation.environment.faulty_ports import ProcessLedger
-from dalsegno.testing.simulation.environment.loop import OWNER, Life
+from dalsegno.testing.simulation.environment.loop import OWNER, ProcessRun
 
 ALWAYS = 1000
 
@@ -91,7 +91,7 @@ async def _die(ctx: NodeContext, times: int) -> None:
     deaths = ctx.services["deaths"]
     if deaths[ctx.idempotency_key] < times:
         deaths[ctx.idempotency_key] += 1
-        ctx.services["life"].die()
+        ctx.services["process_run"].die()
         await asyncio.sleep(0)
 
 
@@ -177,7 +177,7 @@ class Process:
         services: Mapping[str, Any] = NO_SERVICES,
         workflows: Workflows | None = None,
     ) -> None:
-        self.life = Life(name)
+        self.process_run = ProcessRun(name)
         truth = ledger.truth
         stack = Stack(
             "simulation:",
@@ -197,7 +197,7 @@ class Process:
             worker_name=name,
             missing_tasks="fail",  # every process has all tasks
         )
-        own = {"life": self.life, "deaths": deaths, **services}
+        own = {"process_run": self.process_run, "deaths": deaths, **services}
         self.engine = SimulatedEngine(stack, simulation_registry(), own, settings, workflows)
 
     def start(self) -> None:
@@ -206,11 +206,11 @@ class Process:
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Create a task of this process. All tasks that it creates belong to the process, too."""
         context = contextvars.copy_context()
-        context.run(OWNER.set, self.life)
+        context.run(OWNER.set, self.process_run)
         return asyncio.get_running_loop().create_task(work, context=context)
 
     def kill(self) -> None:
-        self.life.dead = True
+        self.process_run.dead = True
 
     async def stop(self) -> None:
         """End gracefully, if the store permits it."""

@@ -174,7 +174,7 @@ class SimulatedSystem(ABC):
 
     def _crash(self, number: int) -> None:
         process = self.processes[number]
-        if process.life.dead:
+        if process.process_run.dead:
             return
         process.kill()
         self._end_process(number)
@@ -188,7 +188,7 @@ class SimulatedSystem(ABC):
     def _stop(self, number: int) -> None:
         """Stop gracefully. The successor does not wait for it."""
         process = self.processes[number]
-        if process.life.dead:
+        if process.process_run.dead:
             return
         self.ended_processes.append(process)
         process.spawn(process.stop())
@@ -199,7 +199,7 @@ class SimulatedSystem(ABC):
         self._start(number)
 
     def _start(self, number: int) -> None:
-        self.processes[number].life.on_death = partial(self._end_process, number)
+        self.processes[number].process_run.on_death = partial(self._end_process, number)
         self.processes[number].start()
 
     def _process(self, name: str) -> Process:

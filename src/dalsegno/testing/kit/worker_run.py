@@ -1,6 +1,6 @@
-"""One life of a worker, which owns all tasks that it creates and ends when it is killed.
+"""One run of a worker: it owns all tasks that it creates and ends when it is killed.
 
-A real ``kill -9`` stops a process between two instructions. Here the process is the test's own, so a killed life is
+A real ``kill -9`` stops a process between two instructions. Here the process is the test's own, so a killed run is
 cut off instead: its tasks are cancelled, and their later calls never reach the store.
 """
 
@@ -15,17 +15,17 @@ from weakref import WeakSet
 
 Port = TypeVar("Port")
 
-_OWNER: contextvars.ContextVar[Life | None] = contextvars.ContextVar("dalsegno_kit_life", default=None)
+_OWNER: contextvars.ContextVar[WorkerRun | None] = contextvars.ContextVar("dalsegno_kit_run", default=None)
 
 
-class Life:
+class WorkerRun:
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Create a task of this life. All tasks created by it belong to this life, too."""
+        """Create a task of this run. All tasks created by it belong to this run, too."""
         context = contextvars.copy_context()
         context.run(_OWNER.set, self)
         return asyncio.get_running_loop().create_task(work, context=context)
@@ -39,20 +39,20 @@ class Life:
             task.cancel()
 
     async def stop_here(self) -> None:
-        """Suspend the calling task forever if its life has ended."""
+        """Suspend the calling task forever if its run has ended."""
         while self.dead:
             await asyncio.get_running_loop().create_future()
 
 
 def outside() -> contextvars.Context:
-    """Return a context that belongs to no life: tasks started in it survive."""
+    """Return a context that belongs to no run: tasks started in it survive."""
     context = contextvars.copy_context()
     context.run(_OWNER.set, None)
     return context
 
 
-class Midwife:
-    """Assigns every task created on a loop to the life that created it, while installed."""
+class TaskTracker:
+    """Assigns every task created on a loop to the run that created it, while installed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -68,9 +68,9 @@ class Midwife:
         make = self._before or _plain_task
         task: asyncio.Task[Any] = make(loop, work, **options)
         context = options.get("context")
-        life = context.get(_OWNER) if context is not None else _OWNER.get()
-        if life is not None:
-            life.adopt(task)
+        run = context.get(_OWNER) if context is not None else _OWNER.get()
+        if run is not None:
+            run.adopt(task)
         return task
 
 
@@ -80,12 +80,12 @@ def _plain_task(
     return asyncio.Task(work, loop=loop, **options)
 
 
-class _Mortal:
-    """A port as used by one life."""
+class _WorkerPort:
+    """A port as used by one run."""
 
-    def __init__(self, port: Any, life: Life) -> None:
+    def __init__(self, port: Any, run: WorkerRun) -> None:
         self._port = port
-        self._life = life
+        self._run = run
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._port, name)
@@ -95,12 +95,12 @@ class _Mortal:
 
     def _passing(self, method: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
         async def call(*arguments: Any, **keywords: Any) -> Any:
-            await self._life.stop_here()
+            await self._run.stop_here()
             return await method(*arguments, **keywords)
 
         return call
 
 
-def mortal_port(port: Port, life: Life) -> Port:
-    """Return the same port; once the life has ended, its calls never return."""
-    return cast(Port, _Mortal(port, life))
+def port_of_worker(port: Port, run: WorkerRun) -> Port:
+    """Return the same port; once the run has ended, its calls never return."""
+    return cast(Port, _WorkerPort(port, run))

@@ -14,7 +14,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale, Transition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.builders import RUN, event, last, new_execution, start, token
-from tests.adapters.postgres.both_ways import come_to_the_same, rows
+from tests.adapters.postgres.commit_comparison import come_to_the_same, rows
 from tests.adapters.postgres.conftest import OpenLedger
 
 

@@ -1,4 +1,4 @@
-"""A desk: the schedules of one store, with a clock that stands still and steps that are taken by hand."""
+"""The schedules of one store, with a clock that stands still and steps that are taken by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPORT = {
 HOUR, DAY = 3600.0, 86_400.0
 
 
-class Desk:
+class ScheduleFixture:
     def __init__(self, stack: Stack, clock: FakeClock) -> None:
         self.stack = stack
         self.clock = clock
@@ -38,7 +38,7 @@ class Desk:
         self.book = ScheduleRecords(stack, self.committer, self.definitions)
 
     @classmethod
-    async def open(cls, url: str, clock: FakeClock) -> Desk:
+    async def open(cls, url: str, clock: FakeClock) -> ScheduleFixture:
         return cls(await open_stack(url, clock), clock)
 
     async def deploy(self, document: dict[str, Any] = REPORT) -> int:

@@ -46,7 +46,7 @@ async def tend(url: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     with monkeypatch.context() as patched:
         patched.setattr(days, "make_ahead", counting)
         patched.setattr(days, "LASTING", 0.0)
-        patched.setattr(days, "TEND_EVERY", 0.0)
+        patched.setattr(days, "MAINTAIN_EVERY", 0.0)
         tending = asyncio.create_task(keep_ahead(store))
         await come_about(lambda: rounds > ROUNDS, "rounds of tending")
         tending.cancel()

@@ -34,14 +34,14 @@ BOOKED = "SELECT number, count(*) FROM public.booked WHERE number < 0 GROUP BY 1
 
 
 @dataclass(frozen=True, slots=True)
-class Timetable:
+class ScheduleWorkload:
     """From ``start`` to ``end``, both included, in whole Unix seconds."""
 
     start: int
     end: int
 
     @classmethod
-    def of_the_next(cls, seconds: float) -> Timetable:
+    def of_the_next(cls, seconds: float) -> ScheduleWorkload:
         start = int(time.time()) + 2
         return cls(start, start + int(seconds))
 

@@ -17,7 +17,7 @@ TABLE = "CREATE TABLE payment (name TEXT PRIMARY KEY, amount INTEGER NOT NULL)"
 INSERT = "INSERT INTO payment (name, amount) VALUES ('{name}', {amount})"
 
 
-class Till:
+class OwnTable:
     def __init__(self, stage: Stage, url: str) -> None:
         self.stage = stage
         self.url = url

@@ -22,7 +22,7 @@ from dalsegno.testing.contract.script_builders import (
     start_script,
     task,
 )
-from tests.adapters.postgres.both_ways import come_to_the_same, rows
+from tests.adapters.postgres.commit_comparison import come_to_the_same, rows
 from tests.adapters.postgres.conftest import OpenLedger
 
 ENDING = msgspec.structs.replace(finish(), hand_over=True)
