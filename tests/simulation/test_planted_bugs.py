@@ -1,4 +1,4 @@
-"""Bugs planted in the settlement rules that the contract suite may miss, each found by the seeds that a build tries.
+"""Bugs planted in the settlement rules, each found by the seeds that a build tries.
 
 ``make soak`` runs this. It shows that the seeds of a build still find what breaks the kernel's promises."""
 
