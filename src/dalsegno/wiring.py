@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
+from dalsegno.ports.stack import Stack
 
 LISTEN_VARIABLE = "DALSEGNO_LISTEN"
 """A direct URL of the same PostgreSQL database, for a store whose own URL goes through a pooler."""

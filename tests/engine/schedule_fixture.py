@@ -10,7 +10,6 @@ from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedules.request import NewSchedule, schedule_step
 from dalsegno.engine.schedules.schedules import ScheduleRecords, ScheduleView
-from dalsegno.engine.stack import Stack
 from dalsegno.graph.build import load_graph
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.event import NewEvent
@@ -18,6 +17,7 @@ from dalsegno.model.execution import NewExecution
 from dalsegno.model.token import SYSTEM_QUEUE, Lease
 from dalsegno.model.transition import Applied, Outcome, Transition
 from dalsegno.nodes.registry import builtin_registry
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.clock import FakeClock
 from dalsegno.wiring import open_stack
 

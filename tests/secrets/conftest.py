@@ -9,7 +9,7 @@ import pytest
 
 from dalsegno.engine.secrets import KeySource, NewCredential, Vault
 from dalsegno.engine.secrets.keys import FILE_VARIABLE, KEY_VARIABLE
-from dalsegno.engine.stack import Stack
+from dalsegno.ports.stack import Stack
 from dalsegno.wiring import open_stack
 from tests.servers.sqlite import empty_sqlite
 

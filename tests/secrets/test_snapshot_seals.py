@@ -17,12 +17,12 @@ from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.secrets import KeySource
 from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
 from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, content, is_sealed
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker import release
 from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.handle import Handle
 from dalsegno.lang.python import PythonProgram, compile_workflow
 from dalsegno.model.definition import Definition
+from dalsegno.ports.stack import Stack
 from tests.waiting import until
 
 DAY = 86400.0

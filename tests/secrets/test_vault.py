@@ -11,7 +11,6 @@ import pytest
 
 from dalsegno.engine.secrets import KeySource, NewCredential, Vault
 from dalsegno.engine.secrets.keys import new_key
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import (
     CredentialNotFound,
     CredentialRefused,
@@ -22,6 +21,7 @@ from dalsegno.errors import (
 )
 from dalsegno.ports.records import Record
 from dalsegno.ports.secrets import Credential, host_fits
+from dalsegno.ports.stack import Stack
 from dalsegno.wiring import open_stack
 from tests.secrets.conftest import bearer, vault_with
 

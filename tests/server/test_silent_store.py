@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import Unavailable
+from dalsegno.ports.stack import Stack
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.authentication import Authenticator

@@ -29,7 +29,6 @@ from dalsegno.engine.scripts.programs import definition_hash
 from dalsegno.engine.secrets.definition_approvals import STORE, DefinitionApprovals
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting.pending import UNCHANGED, Pending
 from dalsegno.engine.starting.rerun import RerunHistory, Reruns
 from dalsegno.engine.starting.start import Launcher, StartOptions
@@ -40,6 +39,7 @@ from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
 from dalsegno.model.definition import Definition, is_part
+from dalsegno.ports.stack import Stack
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
 

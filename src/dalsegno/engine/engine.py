@@ -25,7 +25,6 @@ from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Tasks
@@ -50,6 +49,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.node import NodeTypes
+from dalsegno.ports.stack import Stack
 
 logger = logging.getLogger("dalsegno.engine")
 

@@ -18,13 +18,13 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.steps.values import Loader, Results, Storage
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.ports.stack import Stack
 
 
 class StoredExecutions:

@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 
 from dalsegno.engine.committer import SMALL_BATCH, Committer
-from dalsegno.engine.stack import Stack
 from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.contract.builders import event, start, token
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import until

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres.records import LARGE
-from dalsegno.engine.stack import Stack
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.contract.builders import start, token
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about

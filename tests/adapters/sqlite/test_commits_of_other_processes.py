@@ -15,9 +15,9 @@ from dalsegno.adapters.sqlite.connections.connection import connect_writer
 from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings
-from dalsegno.engine.stack import Stack
 from dalsegno.model.effect import WriteOutbox
 from dalsegno.ports.neighbours import Watch
+from dalsegno.ports.stack import Stack
 from dalsegno.server.streams.execution_feed import Broadcast
 from dalsegno.testing.contract.builders import command, deadline, event, finish, start, token
 from dalsegno.wiring import open_stack

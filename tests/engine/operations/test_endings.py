@@ -12,12 +12,12 @@ import pytest
 
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings, ending_in
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import NotFound, Unavailable, UsageError
 from dalsegno.model.effect import RequestCancel
 from dalsegno.model.execution import Ending, ExecutionState
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.contract.builders import cancel, event, finish, start, token
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about

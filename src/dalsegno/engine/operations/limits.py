@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import BadConfiguration, InvalidInput
 from dalsegno.model.limits import LONGEST_KEY, Allowance, LimitView, parse_rate
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
+from dalsegno.ports.stack import Stack
 
 MOST = 1_000_000
 NO_TOKEN = ReadyToken("", "", "", 0)

@@ -29,7 +29,6 @@ from dalsegno.engine.definitions import Definitions, deployed
 from dalsegno.engine.schedules.request import NewSchedule
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.starting.start import StartOptions, check_input, new_execution
 from dalsegno.errors import Conflict, InvalidDefinition, InvalidInput, NotFound
 from dalsegno.model.execution import ENDED, ExecutionState, ExecutionView, NewExecution
@@ -37,6 +36,7 @@ from dalsegno.model.ids import derive, new_execution_id, repeated_execution_id
 from dalsegno.model.suggestion import no_such_schedule
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.stack import Stack
 
 NO_INPUT = Raw(b"null")
 SHOWN_TIMES = 5

@@ -22,7 +22,6 @@ from dalsegno.core.graph.token_body import Awaiting, Body, Context, Fan, decode_
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
-from dalsegno.engine.stack import ITEMS_PER_COMMIT
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.external_waits import ExternalWaits
 from dalsegno.engine.steps.joins import Evaluation, JoinReader, with_output
@@ -38,6 +37,7 @@ from dalsegno.model.ids import barrier_id
 from dalsegno.model.token import Lease
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
+from dalsegno.ports.stack import ITEMS_PER_COMMIT
 from dalsegno.ports.transactions import WorkFailed
 
 NULL = Result(b"null")

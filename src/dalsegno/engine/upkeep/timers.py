@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 
 from dalsegno.engine.committer import Outage, Pause
-from dalsegno.engine.stack import TIMER_INTERVAL
 from dalsegno.errors import OperatorError
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.stack import TIMER_INTERVAL
 
 LONGEST_SLEEP = 5.0
 """Seconds after which a due time is found that another process has stored without firing or announcing it, because it

@@ -18,10 +18,10 @@ from prometheus_client.core import (
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker.directory import dead_workers
 from dalsegno.errors import OperatorError
 from dalsegno.ports.ledger import QueueView, WorkerView
+from dalsegno.ports.stack import Stack
 from dalsegno.server.http.route import PREFIX
 from dalsegno.server.operations import store_probe
 from dalsegno.server.operations.request_metrics import Histogram, Meter

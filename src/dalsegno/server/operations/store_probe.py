@@ -12,8 +12,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from dalsegno.engine.stack import Stack
 from dalsegno.errors import Unavailable
+from dalsegno.ports.stack import Stack
 
 T = TypeVar("T")
 

@@ -32,7 +32,6 @@ from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.lang.durations import parse_duration
 from dalsegno.model.execution import ENDED, Ending
@@ -40,6 +39,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeTypes
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
 from dalsegno.testing.kit.diagnosis import Complaints, Explainer, Stuck

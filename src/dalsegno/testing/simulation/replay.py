@@ -24,10 +24,10 @@ from dalsegno.core.scripts.tasks import is_put_off, put_off
 from dalsegno.core.settlement import TokenRow, wake_row
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripts.python_workflows import Workflows
-from dalsegno.engine.stack import Stack
 from dalsegno.model.effect import CreateExecution, MarkStarted
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.simulation.environment.faulty_ports import Commit, Decision, Wake
 from dalsegno.testing.simulation.environment.loop import ProcessRun, virtual_loop

@@ -22,7 +22,6 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.stack import Stack
 from dalsegno.engine.worker.heartbeat import Heartbeat
 from dalsegno.errors import OperatorError
 from dalsegno.graph.build import Compiled, load_graph
@@ -34,6 +33,7 @@ from dalsegno.nodes.registry import NodeRegistry
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeContext, NodeError
+from dalsegno.ports.stack import Stack
 from dalsegno.testing.simulation.environment.faulty_ports import ProcessLedger
 from dalsegno.testing.simulation.environment.loop import OWNER, ProcessRun
 

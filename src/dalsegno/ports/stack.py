@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from dalsegno.errors import StoreLost
 from dalsegno.ports.archive import Archive
@@ -12,8 +13,10 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits as LimitsPort
+from dalsegno.ports.messages import MessageSource, Publisher
 from dalsegno.ports.neighbours import Neighbours, Watch
 from dalsegno.ports.records import Records
+from dalsegno.ports.task_transport import TaskTransport
 from dalsegno.ports.transactions import Transactions
 
 TIMER_INTERVAL = 0.004
@@ -22,6 +25,26 @@ TIMER_INTERVAL = 0.004
 
 ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit becomes too wide."""
+
+
+class Server(Protocol):
+    """A server besides the store's that this process is connected to."""
+
+    name: str
+    """What people call it: ``RabbitMQ``, ``Redis``."""
+    url: str
+    """Without its password."""
+
+    def connected(self) -> bool: ...
+
+    def problem(self) -> str:
+        """Return what is wrong, as a sentence, or an empty string."""
+
+    async def examine(self) -> Sequence[str]:
+        """Ask the server itself, for ``doctor``: return what a person should know or mend, as sentences."""
+
+    async def measure(self) -> Mapping[str, float]:
+        """Return figures for ``/metrics`` by name, such as the depth of a queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +83,13 @@ class Stack:
     """Registers a callback, called from any thread, for the permanent loss of the store. None if the store cannot be
     lost that way.
     """
+    servers: Sequence[Server] = ()
+    """Servers besides the store's: brokers, Redis."""
+    sources: Sequence[MessageSource] = ()
+    """Where execution messages of other programs come from."""
+    publisher: Publisher | None = None
+    """Carries statuses and completions to other programs. None if the stack has nobody to tell."""
+    task_transports: Sequence[TaskTransport] = ()
+    """Hand tasks out to workers of other programs, besides ``/v1/tasks``."""
+    step_by_step: bool = False
+    """Each step is announced by a message of its own: no local continuation."""
