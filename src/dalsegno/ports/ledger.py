@@ -174,8 +174,13 @@ class Ledger(Protocol):
     async def lease(self, worker: str, tokens: Sequence[ReadyToken]) -> list[Lease]:
         """Lease the named tokens that are ready; pass over the others."""
 
-    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
-        """Hand leases back unharmed: the tokens are ready again, no loss is counted."""
+    async def release(self, worker: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
+        """Hand leases back: the tokens are ready again. A loss is counted only with ``lost``: whoever worked on them
+        for this worker has died.
+        """
+
+    async def held_by(self, worker: str) -> list[Lease]:
+        """Return the leases that a worker holds, of executions that have not ended. Reads only, in one query."""
 
     async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
         """Return the leases whose run is useless because L4 or L5 would refuse its commit.

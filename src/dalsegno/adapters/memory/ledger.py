@@ -170,12 +170,18 @@ class MemoryLedger:
             and not is_closed(self.store, lease.execution, lease.scope)
         )
 
-    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+    async def held_by(self, worker: str) -> list[Lease]:
+        found = ((token, self.store.execution(token.execution)) for token in self._leased_by(worker))
+        held = [(token, execution) for token, execution in found if execution is not None]
+        running = [lease_of(token, execution) for token, execution in held if execution.state not in ENDED]
+        return sorted(running, key=lambda lease: lease.ready_at)
+
+    async def release(self, worker: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
         for lease in leases:
             token = self.store.token(lease.execution, lease.token)
             held = token is not None and token.state == "leased" and token.owner == worker
             if token is not None and held and token.fence == lease.fence:
-                self._take_back(token, lost=False)
+                self._take_back(token, lost=lost)
 
     def _take_back(self, token: TokenRow, *, lost: bool) -> ReadyToken:
         release_row(token, lost, self.store, self.now())

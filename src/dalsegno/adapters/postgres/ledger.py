@@ -131,8 +131,11 @@ class PostgresLedger:
     async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
         return await self._claims.obsolete(leases)
 
-    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
-        await self._claims.release(worker, leases)
+    async def held_by(self, worker: str) -> list[Lease]:
+        return await self._claims.held_by(worker)
+
+    async def release(self, worker: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
+        await self._claims.release(worker, leases, lost=lost)
         self.commits.suspects.handed_back(leases)
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:

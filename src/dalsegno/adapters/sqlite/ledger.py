@@ -179,6 +179,13 @@ def leased_by(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tu
     return connection.execute(SQL["token.leased_by"], (json.dumps(workers),)).fetchall()
 
 
+def held_by(connection: sqlite3.Connection, worker: str) -> list[Lease]:
+    return [
+        Lease(*row[:-2], bool(row[-2]), row[-1])
+        for row in connection.execute(SQL["token.held_by"], (worker,))
+    ]
+
+
 STALE_STARTS = 10_000
 """Most rows removed in one call."""
 
@@ -250,8 +257,11 @@ class SqliteLedger:
     async def obsolete(self, leases_: Sequence[Lease]) -> list[Lease]:
         return await self.store.read(lambda connection: obsolete(connection, leases_))
 
-    async def release(self, worker: str, leases_: Sequence[Lease]) -> None:
-        await self.store.write(lambda rows: claims.release(rows, leases_, self.now()))
+    async def release(self, worker: str, leases_: Sequence[Lease], *, lost: bool = False) -> None:
+        await self.store.write(lambda rows: claims.release(rows, leases_, lost, self.now()))
+
+    async def held_by(self, worker: str) -> list[Lease]:
+        return await self.store.read(lambda connection: held_by(connection, worker))
 
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
         """Send a heartbeat. It waits for the writer's thread only, so it works while the event loop is blocked."""

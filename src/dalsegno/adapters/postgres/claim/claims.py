@@ -129,7 +129,10 @@ class Claims:
 
     # -- release and loss ---------------------------------------------------------------------------------------
 
-    async def release(self, worker: str, leases: Sequence[Lease]) -> None:
+    async def held_by(self, worker: str) -> list[Lease]:
+        return [Lease(*row) for row in await self.store.fetch("leases.held_by", worker)]
+
+    async def release(self, worker: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
         if not leases:
             return
         wanted, loaded = _wanted([(given.execution, given.token) for given in leases]), LoadedRows()
@@ -146,7 +149,7 @@ class Claims:
                     )
                     held = token is not None and token.state == "leased" and token.owner == worker
                     if token is not None and held and token.fence == given.fence:
-                        release_row(token, False, rows, now)
+                        release_row(token, lost, rows, now)
 
             await self.commits.settle(tx, loaded, release)
 

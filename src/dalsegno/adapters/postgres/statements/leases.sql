@@ -243,6 +243,16 @@ CROSS JOIN LATERAL (
 JOIN flight ON flight.number = found.execution
 WHERE flight.state IN ('RUNNING', 'PENDING');
 
+-- :name held_by
+-- The leases of worker $1, in the order of Lease's fields.
+SELECT token.id, flight.id, token.fence, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
+       token.attempt, token.losses, token.reason, token.ready_at, flight.definition, flight.epoch, token.live,
+       flight.kind
+FROM token
+JOIN flight ON flight.number = token.execution
+WHERE token.state = 'leased' AND token.owner = $1 AND flight.ended_at IS NULL
+ORDER BY token.ready_at;
+
 -- :name validly_leased
 -- Of the named tokens ($1 executions, $2 tokens, $3 fences) those whose commit would still be applied.
 SELECT flight.id, candidate.id, candidate.fence

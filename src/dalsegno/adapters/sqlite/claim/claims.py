@@ -116,11 +116,11 @@ def _has_room(rows: SqliteWorkspace, token: TokenRow, uses: dict[str, KeyUse], n
     return True
 
 
-def release(rows: SqliteWorkspace, leases: Sequence[Lease], now: float) -> None:
+def release(rows: SqliteWorkspace, leases: Sequence[Lease], lost: bool, now: float) -> None:
     for given in leases:
         token = rows.token(given.execution, given.token)
         if token is not None and token.state == "leased" and token.fence == given.fence:
-            release_row(token, False, rows, now)
+            release_row(token, lost, rows, now)
 
 
 def take_back(

@@ -128,6 +128,16 @@ FROM token
 CROSS JOIN flight ON flight.number = token.execution
 WHERE token.state = 'leased' AND owner IN (SELECT value FROM json_each(?));
 
+-- :name held_by
+-- The leases of one worker, in the order of Lease's fields.
+SELECT token.id, flight.id, token.fence, token.scope, token.kind, token.node, token.data, token.queue, token.priority,
+       token.attempt, token.losses, token.reason, token.ready_at, flight.definition, flight.epoch, token.live,
+       flight.kind
+FROM token
+JOIN flight ON flight.number = token.execution
+WHERE token.state = 'leased' AND token.owner = ? AND flight.ended_at IS NULL
+ORDER BY token.ready_at;
+
 -- :name validly_leased
 -- From a JSON list of [execution, token, fence, [its scopes]]: the tokens whose commit would still be applied.
 SELECT flight.id, token.id, token.fence

@@ -187,6 +187,37 @@ class LedgerLostWorkers(Topic):
         assert (again.losses, again.attempt) == (0, 1)
         assert again.fence > lease.fence
 
+    async def test_l6_lease_handed_back_as_lost_counts_a_loss(self, stack: ContractStack) -> None:
+        """Its worker works on for others: only this one token was lost."""
+        leases = await stack.begin(token("a"), token("b"))
+
+        await stack.ledger.release("w1", [leases["a"]], lost=True)
+
+        tokens = await stack.tokens()
+        assert (tokens["a"].state, tokens["a"].losses) == ("ready", 1)
+        assert (tokens["b"].state, tokens["b"].losses) == ("leased", 0)
+        assert (await stack.take("w2"))["a"].fence > leases["a"].fence
+
+    async def test_l6_leases_of_a_worker_are_found_by_its_name(self, stack: ContractStack) -> None:
+        """Whoever takes over for a process that died needs exactly what that one held."""
+        leases = await stack.begin(token("a"), token("b"), token("c"))
+        await stack.apply(step(leases["b"]))
+        await stack.ledger.release("w1", [leases["c"]])
+        await stack.apply(start("run-2", token("d")))
+        await stack.take("w2")
+
+        assert [lease.token for lease in await stack.ledger.held_by("w1")] == ["a"]
+        [held] = await stack.ledger.held_by("w1")
+        assert held == leases["a"]
+        assert {lease.token for lease in await stack.ledger.held_by("w2")} == {"c", "d"}
+        assert await stack.ledger.held_by("w3") == []
+
+    async def test_l6_leases_of_an_ended_execution_are_not_held(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        await stack.apply(cancel())
+
+        assert await stack.ledger.held_by("w1") == []
+
     async def test_l6_suspects_are_handed_out_one_at_a_time(self, stack: ContractStack) -> None:
         await stack.apply(start(RUN, token("a"), token("b")))
         for _ in range(3):
