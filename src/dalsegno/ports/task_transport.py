@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 
@@ -14,8 +14,12 @@ class ForeignWorker:
     id: str
     queues: tuple[str, ...]
     concurrency: int
+    """0 if it does not state it."""
     at: float
-    info: Mapping[str, Any]
+    """When it was last heard of, by its own clock; 0 if it does not say."""
+    info: Mapping[str, Any] = field(default_factory=dict)
+    lives_for: float = 15.0
+    """Seconds after which it is dead unless it is heard of again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,36 @@ class TaskCopy:
     priority: int
     body: bytes
     """The JSON object that ``POST /v1/tasks/claim`` gives."""
+    deadline: float | None = None
+    """After which the task has failed with a timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOut:
+    """A copy that the broker holds, or has delivered.
+
+    ``waiting``: no worker has it. ``running``: ``worker`` has it, for ``seconds``. ``acknowledged``: its worker has
+    finished it; its result may be on its way.
+    """
+
+    id: str
+    fence: int
+    state: Literal["waiting", "running", "acknowledged"]
+    worker: str = ""
+    seconds: float = 0.0
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReport:
+    """What a broker knows about the copies of one queue."""
+
+    copies: Sequence[HandedOut] | None
+    """All of them. None if this broker cannot list them."""
+    returned: Sequence[tuple[str, int]] = ()
+    """Copies that came back because their worker is gone, by id and fence; they are no longer in the broker."""
+    emptied: bool = False
+    """The broker has lost everything that was handed out before; for one that cannot list its copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +72,54 @@ class ForeignResult:
     source: str
 
 
-Verdict = Literal["taken", "late", "unknown"]
-"""``late``: a second result, or one for an old fence. ``unknown``: it names nothing and is a dead letter."""
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What became of a result. Whatever it caused is committed.
+
+    ``late``: a second result, or one for an old fence. ``unknown``: it names nothing, or cannot be read, and is a
+    dead letter for ``reason``.
+    """
+
+    verdict: Literal["taken", "late", "unknown"]
+    reason: str = ""
+    code: str = ""
+    queue: str = ""
+    id: str = ""
+    fence: int = 0
+    """The answered copy: it can be removed."""
+
+
+Settle = Callable[[ForeignResult], Awaitable[Settlement]]
 
 
 class TaskTransport(Protocol):
-    async def workers(self) -> Sequence[ForeignWorker]:
-        """Return the living workers of other programs that this transport knows."""
+    """Carries copies of tasks and their results. None of its calls raises because the broker is away.
+
+    One orchestrator at a time uses it, between ``start`` and ``stop``; copies that another one handed out are found
+    by ``report``.
+    """
+
+    name: str
+    """What people call the broker: ``Redis``, ``RabbitMQ``."""
+
+    async def workers(self, queues: Sequence[str]) -> Sequence[ForeignWorker] | None:
+        """Return the living workers of other programs. ``queues``: those known to be handed out, for a broker that
+        knows the workers of a queue only. None: it cannot be said now.
+        """
 
     async def hand_out(self, tasks: Sequence[TaskCopy]) -> Sequence[str]:
-        """Send copies; return the ids of those the broker holds now. Never raises because the broker is away."""
+        """Send copies; return the ids of those that the broker certainly holds now."""
 
-    async def outstanding(self, queue: str) -> Sequence[str]:
-        """Return the ids of the copies that the broker still holds or has delivered without an answer."""
+    async def report(self, queue: str) -> QueueReport | None:
+        """Return what the broker knows about this queue. None: it cannot be said now."""
 
-    async def withdraw(self, queue: str, ids: Sequence[str]) -> None:
-        """Remove copies that nobody needs to run any more, as far as the broker can."""
+    async def withdraw(self, queue: str, copies: Sequence[tuple[str, int]]) -> None:
+        """Remove copies, by id and fence, that nobody needs to run any more, as far as the broker can."""
 
-    def start(self, settle: Callable[[ForeignResult], Awaitable[Verdict]]) -> None:
-        """Receive results. Each is acknowledged after ``settle`` returned; on ``unknown`` it becomes a dead letter."""
+    def start(self, settle: Settle) -> None:
+        """Receive results. Each is acknowledged after ``settle`` returned; if ``settle`` raises, it is tried again."""
+
+    def is_drained(self) -> bool:
+        """Return whether all results that were there at ``start`` have been settled."""
 
     async def stop(self) -> None: ...
