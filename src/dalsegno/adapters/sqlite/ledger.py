@@ -180,10 +180,9 @@ def leased_by(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tu
 
 
 def held_by(connection: sqlite3.Connection, worker: str) -> list[Lease]:
-    return [
-        Lease(*row[:-2], bool(row[-2]), row[-1])
-        for row in connection.execute(SQL["token.held_by"], (worker,))
-    ]
+    """Return the leases of a worker. ``live``, the last but one, is stored as a number."""
+    found = connection.execute(SQL["token.held_by"], (worker,))
+    return [Lease(*(*row[:-2], bool(row[-2]), row[-1])) for row in found]
 
 
 STALE_STARTS = 10_000
