@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from dalsegno.bench import workloads as documents
 from dalsegno.bench.workloads import application, timed
 from dalsegno.engine.tracing import Tracing
-from dalsegno.server.operations.request_metrics import Meter
+from dalsegno.server.operations.metrics import Meter
 
 ROUNDS, EXECUTIONS, STEPS = 12, 200, 10
 WATCHERS = ("nobody", "meter", "traces")

@@ -23,6 +23,9 @@ import dalsegno
 
 SOURCE = str(Path(dalsegno.__file__).parent) + "/"
 
+AFTER_START = 0.3
+"""Seconds after which a call that starts an execution has certainly returned."""
+
 STEPS: dict[str, Any] = {
     "name": "walk",
     "nodes": [
@@ -82,11 +85,15 @@ def _is_function(code: CodeType) -> bool:
 
 
 def walk_token(walk: Walk, folder: Path) -> list[str]:
-    """From the moment in which one node of a graph runs to that in which the node after the next one runs."""
+    """From the moment in which one node of a graph runs to that in which the node after the next one runs.
+
+    The first node waits until the call that started the execution has returned, so that the call does not count.
+    """
     app = dalsegno.App(f"sqlite:///{folder / 'token.db'}")
 
     @app.node("begin_walk")
     async def begin(_context: object, _parameters: object) -> None:
+        await asyncio.sleep(AFTER_START)
         walk.on = True
 
     @app.node("end_walk")
@@ -106,11 +113,11 @@ def walk_start(walk: Walk, folder: Path) -> list[str]:
     """``POST /v1/executions`` of a workflow whose queue nobody serves."""
     import httpx  # noqa: PLC0415 - as above
 
-    from dalsegno.server.application import create_application  # noqa: PLC0415 - only this operation needs a server
+    from dalsegno.server.application import Roles, create_application  # noqa: PLC0415 - only this needs a server
 
     async def post() -> None:
         app = dalsegno.App(f"sqlite:///{folder / 'start.db'}")
-        application = create_application(app)
+        application = create_application(app, roles=Roles(worker=False, scheduler=False))
         async with application.router.lifespan_context(application):
             transport = httpx.ASGITransport(application)
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

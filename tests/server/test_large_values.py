@@ -130,7 +130,7 @@ def test_large_replies_at_once_take_turns(server: Server, executions: list[str])
 def test_whoever_reads_slowly_holds_up_others_for_a_while_only(
     server: Server, executions: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dalsegno.server.http.replies.LEAST_RATE", SIZE)
+    monkeypatch.setattr("dalsegno.server.http.responses.LEAST_RATE", SIZE)
     before = reset_peak()
     stop = threading.Event()
     with ExitStack() as stack:

@@ -19,7 +19,7 @@ from dalsegno.server.auth.authentication import Authenticator
 from dalsegno.server.auth.quotas import KeyUsage
 from dalsegno.server.background_tasks import BackgroundTasks
 from dalsegno.server.http.rate_limits import AddressRate, DeliveryLimits
-from dalsegno.server.operations.request_metrics import Meter
+from dalsegno.server.operations.metrics import Meter
 from dalsegno.server.settings import ServerSettings
 from dalsegno.server.streams.execution_feed import Broadcast
 from dalsegno.server.streams.state_changes import Changes

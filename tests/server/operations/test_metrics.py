@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dalsegno import App
 from dalsegno.errors import Unavailable
-from dalsegno.server.operations.request_metrics import OTHER, WORKFLOWS, Histogram, Meter
+from dalsegno.server.operations.metrics import OTHER, WORKFLOWS, Histogram, Meter
 from tests.server.conftest import LiveServer
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import WAITS, deploy_script, ended

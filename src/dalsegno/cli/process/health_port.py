@@ -27,7 +27,7 @@ from dalsegno.server.operations.store_probe import ask_store
 from dalsegno.version import __version__
 
 if TYPE_CHECKING:
-    from dalsegno.server.operations.request_metrics import Meter
+    from dalsegno.server.operations.metrics import Meter
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class Probed:
 
     def report_on(self, engine: Engine) -> None:
         """Report this engine from now on."""
-        from dalsegno.server.operations.request_metrics import Meter  # noqa: PLC0415 - only what is used is loaded
+        from dalsegno.server.operations.metrics import Meter  # noqa: PLC0415 - only what is used is loaded
 
         running = Running(engine, Meter())
         running.meter.watch(engine)

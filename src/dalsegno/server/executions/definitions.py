@@ -36,7 +36,7 @@ from dalsegno.server.auth.deploy_permission import (
 )
 from dalsegno.server.executions import node_types
 from dalsegno.server.http.problems import Place
-from dalsegno.server.http.replies import streamed
+from dalsegno.server.http.responses import streamed
 from dalsegno.server.schemas.definitions import Checked as CheckedReply
 from dalsegno.server.schemas.definitions import (
     DefinitionDetail,

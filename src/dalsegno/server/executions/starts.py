@@ -27,7 +27,7 @@ from dalsegno.server.auth.access import Caller
 from dalsegno.server.executions.definitions import prepare_inline, store
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.problems import document_of, internal_error, retry_after
-from dalsegno.server.http.replies import whole
+from dalsegno.server.http.responses import whole
 from dalsegno.server.schemas.executions import BatchResult, BatchStart, Execution, StartFields, StartRequest
 from dalsegno.server.services import ServerServices
 

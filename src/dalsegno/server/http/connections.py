@@ -13,12 +13,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dalsegno.errors import BadRequest
+from dalsegno.server.http.deadlines import CLOSE_CONNECTION
 from dalsegno.server.http.problems import TITLES, problem
 from dalsegno.server.http.responses import ALWAYS, CoalescingTransport
 from dalsegno.server.settings import ServerSettings
 
-CLOSE_CONNECTION = "hang_up"
-"""Key in the state of a request: a function that closes its connection at once."""
 LARGEST_HEADERS = 64 * 1024
 """Bytes of an incomplete request that uvicorn lets the parser buffer."""
 

@@ -20,15 +20,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dalsegno.errors import Unavailable
 from dalsegno.server.background_tasks import no_answer_within
 from dalsegno.server.http import paths
-from dalsegno.server.http.connections import CLOSE_CONNECTION
-from dalsegno.server.http.idempotency_key import KEY_HEADER, takes_key
 from dalsegno.server.http.problems import OutcomeUnknown, ProblemResponse, problem_of
-from dalsegno.server.http.request import GuardedRequest
+from dalsegno.server.http.request import KEY_HEADER, GuardedRequest, takes_key
 from dalsegno.server.services import ServerServices
 from dalsegno.server.settings import ServerSettings
 
 logger = logging.getLogger("dalsegno.server")
 
+CLOSE_CONNECTION = "hang_up"
+"""Key in the state of a request: a function that closes its connection at once."""
 MOST_LEFT = 1_000
 """Abandoned calls that still wait for the store, each with its body. Their callers may soon call again."""
 OVERLOADED = "too many calls wait for the store, which did not answer them in time; nothing was done"

@@ -39,8 +39,7 @@ from dalsegno.server.http import paths
 from dalsegno.server.http.problems import problem_of
 from dalsegno.server.http.request import ClientDisconnected, GuardedRequest, read_body, replayed
 from dalsegno.server.http.responses import with_default_headers
-from dalsegno.server.http.route import Route
-from dalsegno.server.http.routing import Table
+from dalsegno.server.http.routing import Route, Table
 from dalsegno.server.operations import store_probe
 from dalsegno.server.services import ServerServices
 from dalsegno.server.settings import LOOPBACK_NAMES

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+PREFIX = "/v1"
+"""Prefix of all API paths, except those that other software expects elsewhere."""
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods that change nothing by definition."""
 DEFINITIONS = "/v1/definitions"

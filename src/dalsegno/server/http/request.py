@@ -3,6 +3,7 @@
 - The body is read completely before a route sees the request, within a size and a time limit.
 - Unknown query parameters are refused, because a filter that is ignored shows too much.
 - Texts that not every store can hold are refused before the store is accessed, so that all stores behave the same.
+- The header ``Idempotency-Key`` has the same meaning as the key in a body.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from __future__ import annotations
 import asyncio
 import re
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from urllib.parse import urlsplit
 
-from fastapi import Request
+from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import AfterValidator
 from starlette.types import Message, Receive, Scope
 
-from dalsegno.errors import TooLarge, TooSlow
+from dalsegno.errors import InvalidInput, TooLarge, TooSlow
 from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.http.paths import SAFE
@@ -265,3 +268,49 @@ def refuse_nul(request: Request) -> None:
 def _texts_finding(part: str, name: str) -> dict[str, object]:
     shown = name.replace(NUL, "")[:LONGEST_SHOWN]
     return {"type": "nul", "loc": (part, shown), "msg": NO_NUL, "input": shown}
+
+
+# -- idempotency keys ----------------------------------------------------------------------------------------
+
+
+KEY_HEADER = "Idempotency-Key"
+SHOWN = 100
+"""Characters of a key that messages show."""
+
+
+def _as_sent(header: str | None) -> str | None:
+    """Return the header's text. HTTP does not define the encoding of header bytes: UTF-8 is tried first; other
+    bytes are decoded one by one."""
+    try:
+        return header.encode("latin-1").decode() if header is not None else None
+    except UnicodeError:
+        return header
+
+
+IdempotencyKey = Annotated[
+    str | None,
+    AfterValidator(_as_sent),
+    Header(
+        alias=KEY_HEADER,
+        min_length=1,
+        max_length=500,
+        description="Any text: repeating the call with the same key has no further effect.",
+    ),
+]
+
+
+def takes_key(route: object) -> bool:
+    """Whether calls of a route may carry a key; false for None, which is no route."""
+    if not isinstance(route, APIRoute):
+        return False
+    return any(field.alias == KEY_HEADER for field in route.dependant.header_params)
+
+
+def one_key(header: str | None, body: str | None, field: str = "idempotency_key") -> str | None:
+    """Return the key from the header or the body. Raises InvalidInput if they differ."""
+    if header is not None and body is not None and header != body:
+        raise InvalidInput(
+            f"/body/{field}: it says {body[:SHOWN]!r}, and the header {KEY_HEADER} {header[:SHOWN]!r};"
+            " send one of them, or the same twice"
+        )
+    return body if body is not None else header

@@ -24,7 +24,7 @@ from dalsegno.server.auth.audit import LOG, Entry
 from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http.request import GuardedRequest
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.admin import (
     AlertInfo,
     AlertSaved,

@@ -17,7 +17,7 @@ from dalsegno.server.auth.access import Caller, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, unknown_cursor
 from dalsegno.server.http.openapi import FOLDER
 from dalsegno.server.http.problems import MEDIA_TYPE, REFERENCE
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.approvals import (
     ApprovalInfo,

@@ -20,7 +20,7 @@ from dalsegno.server.executions.definitions import (
 )
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.executions.sources import Source, openapi_body
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.definitions import (
     AliasTarget,
     Checked,

@@ -27,9 +27,9 @@ from dalsegno.server.executions.starts import (
     start_named,
 )
 from dalsegno.server.http import deadlines
-from dalsegno.server.http.idempotency_key import IdempotencyKey, one_key
-from dalsegno.server.http.replies import is_large, outline, streamed_object, whole, with_results
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.request import IdempotencyKey, one_key
+from dalsegno.server.http.responses import is_large, outline, streamed_object, whole, with_results
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.executions import (
     EXAMPLE_ID,
     BatchReply,

@@ -13,8 +13,8 @@ from dalsegno.errors import BadConfiguration, NotFound, UsageError
 from dalsegno.lang import SnapshotError
 from dalsegno.ports.ledger import Examination
 from dalsegno.server.auth.access import needs
-from dalsegno.server.http.replies import whole
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.responses import whole
+from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.inspection import (

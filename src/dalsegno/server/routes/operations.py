@@ -25,7 +25,7 @@ from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError, NotFound, Unavailable
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor, unknown_cursor
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.operations.health import examine
 from dalsegno.server.operations.metrics import exposition
 from dalsegno.server.operations.store_probe import ask_store

@@ -12,8 +12,8 @@ from dalsegno.model.execution import UNDER_WAY
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.executions.starts import USED_BEFORE, answer_for
-from dalsegno.server.http.idempotency_key import IdempotencyKey
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.request import IdempotencyKey
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.schemas.schedules import ScheduleInfo, ScheduleRequest, ScheduleSetting
 from dalsegno.server.services import ServerServices, Services

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 
 from dalsegno.server.auth.access import caller_of, needs
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.services import Services
 from dalsegno.server.streams.stream import (

@@ -11,9 +11,9 @@ from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.starts import start_inline
-from dalsegno.server.http.idempotency_key import IdempotencyKey, one_key
-from dalsegno.server.http.replies import outline, with_results
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.request import IdempotencyKey, one_key
+from dalsegno.server.http.responses import outline, with_results
+from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId
 from dalsegno.server.schemas.executions import ExecutionInfo, NodeInfo
 from dalsegno.server.schemas.submissions import (

@@ -16,7 +16,7 @@ from dalsegno.engine.tracing import traceparent_of
 from dalsegno.server.auth.access import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http import deadlines
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.tasks import (
     Accepted,
     Claimed,

@@ -18,9 +18,9 @@ from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor,
 from dalsegno.server.executions.sources import OTHER_MEDIA_TYPES
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.problems import problem, refusal
-from dalsegno.server.http.replies import json_reply
 from dalsegno.server.http.request import GuardedRequest
-from dalsegno.server.http.route import Route
+from dalsegno.server.http.responses import json_reply
+from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.values import stored
 from dalsegno.server.schemas.webhooks import HookReply, WebhookInfo, WebhookSetting
 from dalsegno.server.services import ServerServices, Services

@@ -16,7 +16,7 @@ from dalsegno.errors import InvalidInput, NotFound, OperatorError, UsageError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.auth.access import Caller
 from dalsegno.server.http.problems import document_of
-from dalsegno.server.http.replies import PIECE, encode
+from dalsegno.server.http.responses import PIECE, encode
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.services import ServerServices
 from dalsegno.server.streams.execution_feed import HEARTBEAT, OPENING, Broadcast, frame, frame_of
