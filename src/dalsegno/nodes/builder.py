@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from dalsegno.errors import InvalidInput
 from dalsegno.graph.catalog import ControlKind, NodeSpec, ParameterProblem
-from dalsegno.nodes.checking import check_parameters, parameter_parser
 from dalsegno.nodes.json_schema import parameter_schema
-from dalsegno.nodes.parameters import kinds_of
+from dalsegno.nodes.parameters import check_parameters, kinds_of, parameter_parser
 from dalsegno.ports.node import Execute, NodeContext, NodeType, Receive
 
 AsyncFunction = Callable[[NodeContext, Any], Awaitable[Any]]

@@ -30,7 +30,7 @@ from dalsegno.errors import (
 )
 from dalsegno.job_process import value_of
 from dalsegno.model.execution import ExecutionView
-from dalsegno.server.auth.access import NOBODY
+from dalsegno.server.auth.authentication import NOBODY
 from dalsegno.server.http.responses import whole
 from dalsegno.server.http.routing import INLINE_BYTES
 from dalsegno.server.services import ServerServices

@@ -12,7 +12,7 @@ import pytest
 
 from dalsegno.adapters.sqlite import broker
 from dalsegno.adapters.sqlite.connections.connection import connect_writer
-from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
+from dalsegno.adapters.sqlite.connections.threads import OtherProcesses
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.model.effect import WriteOutbox

@@ -16,7 +16,7 @@ from dalsegno.engine.starting.start import STARTER_TAG
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth import quotas as usage
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.auth.quotas import KeyUsage, TokenBucket
 from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.conftest import LASTING, LiveServer

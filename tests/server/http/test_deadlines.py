@@ -14,7 +14,7 @@ from dalsegno.app import App
 from dalsegno.engine.committer import Committer
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.transition import Outcome, Transition
-from dalsegno.server import ServerSettings, background_tasks
+from dalsegno.server import ServerSettings, services
 from dalsegno.server.http import deadlines
 from tests.server.short_deadlines import executions, in_a_hurry, serving, started, unknown, until
 
@@ -185,7 +185,7 @@ async def test_what_breaks_when_nobody_waits_for_it_is_logged(
 async def test_what_hangs_does_not_keep_a_server_from_stopping(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background_tasks, "END_SECONDS", 0.05)
+    monkeypatch.setattr(services, "END_SECONDS", 0.05)
     async with asyncio.timeout(30), serving() as http:
         Hanging(monkeypatch)
         await told_unknown(http)

@@ -17,7 +17,7 @@ from dalsegno.model.event import Event
 from dalsegno.ports.archive import Archive
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import Roles
-from dalsegno.server.auth.access import OPEN
+from dalsegno.server.auth.authentication import OPEN
 from dalsegno.server.auth.quotas import KeyUsage
 from dalsegno.server.streams import execution_feed, state_changes
 from dalsegno.server.streams.execution_feed import OPENING, Broadcast, Frame

@@ -14,8 +14,14 @@ from dalsegno.adapters.sqlite.connections.connection import (
     tune,
 )
 from dalsegno.adapters.sqlite.connections.file import StoreFile, why_not_writable
-from dalsegno.adapters.sqlite.connections.other_processes import OtherProcesses
-from dalsegno.adapters.sqlite.connections.threads import Checkpointer, Look, Reader, Work, Writer
+from dalsegno.adapters.sqlite.connections.threads import (
+    Checkpointer,
+    Look,
+    OtherProcesses,
+    Reader,
+    Work,
+    Writer,
+)
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
 from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreReadOnly

@@ -11,10 +11,9 @@ from pydantic_core import PydanticCustomError
 
 from dalsegno.errors import InternalError
 from dalsegno.nodes.builder import node_type
-from dalsegno.nodes.checking import HEADER_NAME
 from dalsegno.nodes.data.paths import parse_path
 from dalsegno.nodes.http.service import HttpService
-from dalsegno.nodes.parameters import RAW, NodeParameters, Seconds, Sensitive, Text, WholeNumber
+from dalsegno.nodes.parameters import HEADER_NAME, RAW, NodeParameters, Seconds, Sensitive, Text, WholeNumber
 from dalsegno.ports.node import NodeContext
 from dalsegno.ports.secrets import is_connection_header
 

@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.app import App
 from dalsegno.ports.records import Records
-from dalsegno.server.auth.access import NOBODY, Caller
 from dalsegno.server.auth.audit_actions import ACTIONS
+from dalsegno.server.auth.authentication import NOBODY, Caller
 from dalsegno.server.http import paths
 from dalsegno.server.http.rate_limits import subscriber
 from dalsegno.server.http.request import GuardedRequest

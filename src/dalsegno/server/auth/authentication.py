@@ -6,14 +6,25 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
-from dalsegno.admin.keys import Key, KeyRecords, Quotas, is_secret_of, read_key
+from fastapi import Depends, Request
+from fastapi.params import Depends as Dependency
+
+from dalsegno.admin.keys import GRANTS, Key, KeyRecords, Quotas, Scope, is_secret_of, read_key
 from dalsegno.app import App
-from dalsegno.errors import BadConfiguration, OperatorError, TooManyRequests, Unauthenticated, Unavailable
+from dalsegno.errors import (
+    BadConfiguration,
+    Forbidden,
+    OperatorError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
-from dalsegno.server.auth.access import KEY_WANTED, OPEN, Caller, caller_with
 from dalsegno.server.auth.sessions import Sessions
 from dalsegno.server.http.rate_limits import Failures
 from dalsegno.server.http.request import GuardedRequest
@@ -253,3 +264,70 @@ async def check_listening(records: Records, clock: Clock, settings: ServerSettin
         f"There are no keys: everyone on this machine may do everything at port {settings.port}. "
         "`dalsegno keys add NAME --scope admin` makes a key and ends this open access."
     )
+
+
+# -- access: a route declares the scope it needs and receives the caller -------------------------------------
+
+
+KEY_WANTED = "this needs a key: send 'Authorization: Bearer ds_…'; `dalsegno keys add NAME` makes one"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller of a request. While the store holds no keys, every caller on this machine is ``open``."""
+
+    name: str
+    scopes: frozenset[Scope]
+    via: Literal["open", "key", "session", "nobody"] = "open"
+    key: str | None = None
+    """The id of the key, also for a session."""
+    queues: frozenset[str] | None = None
+    """Queues whose tasks it may claim as a remote worker; None: all queues."""
+
+
+OPEN = Caller("open", GRANTS["admin"])
+NOBODY = Caller("nobody", frozenset(), "nobody")
+"""A caller without a key, on the few routes that check access themselves or need no key."""
+
+
+def caller_with(key: Key, via: Literal["key", "session"]) -> Caller:
+    return Caller(key.name, key.grants, via, key.id, key.served_queues)
+
+
+def caller_of(request: Request) -> Caller:
+    """Return the caller that the guard determined. Without a guard there is no access."""
+    caller: Caller = getattr(request.state, "caller", NOBODY)
+    return caller
+
+
+def needs(scope: Scope) -> Dependency:
+    """Return a dependency that refuses callers without this scope and passes the `Caller` to the route."""
+
+    async def check(request: Request) -> Caller:
+        caller = caller_of(request)
+        check_scope(caller, scope)
+        return caller
+
+    check.scope = scope  # type: ignore[attr-defined]  # read by `scope_of`
+    return _depends(check)
+
+
+def scope_of(dependency: Dependency) -> Scope | None:
+    """Return the scope that a dependency made by `needs` requires."""
+    found: Scope | None = getattr(dependency.dependency, "scope", None)
+    return found
+
+
+def check_scope(caller: Caller, scope: Scope) -> None:
+    if caller.via == "nobody":
+        raise Unauthenticated(KEY_WANTED)
+    if scope not in caller.scopes:
+        held = ", ".join(sorted(caller.scopes)) or "nothing"
+        raise Forbidden(f"this needs a key with the scope '{scope}'; '{caller.name}' has {held}")
+
+
+def _depends(check: Callable[[Request], Awaitable[Caller]]) -> Dependency:
+    found = Depends(check)
+    if not isinstance(found, Dependency):
+        raise TypeError("FastAPI's Depends has an unexpected form; this version of FastAPI is not supported")
+    return found

@@ -8,7 +8,7 @@ from dalsegno.admin.triggers import Change
 from dalsegno.engine.secrets.definition_approvals import ProtectedName
 from dalsegno.errors import Forbidden
 from dalsegno.errors import ProtectedName as ProtectedNameRefused
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.services import ServerServices
 
 

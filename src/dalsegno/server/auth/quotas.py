@@ -20,7 +20,7 @@ from dalsegno.admin.keys import NAMES, Quotas
 from dalsegno.engine.starting.start import STARTER_TAG
 from dalsegno.errors import QuotaExceeded, StoredQuotaExceeded, Unavailable
 from dalsegno.ports.archive import Archive
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 
 MINUTE = 60.0
 COUNT_EVERY = 10.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dalsegno.errors import Conflict, InvalidInput, NotFound, QuotaExceeded, StoredQuotaExceeded, UsageError
 from dalsegno.model.execution import ENDED, NOT_ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.executions.filters import cursor_after, place_at
 from dalsegno.server.http import deadlines
 from dalsegno.server.schemas.executions import BulkAction, BulkReply, BulkRequest, Refusal

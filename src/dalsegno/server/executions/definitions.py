@@ -27,7 +27,7 @@ from dalsegno.model.definition import (
 )
 from dalsegno.nodes.registry import builtin_registry
 from dalsegno.ports.node import NodeTypes
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.auth.deploy_permission import (
     approver,
     check_may_change,

@@ -23,7 +23,7 @@ from dalsegno.model.definition import VERSION_SIGN, Definition, Version, parse_t
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.executions.definitions import prepare_inline, store
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.problems import document_of, internal_error, retry_after

@@ -18,11 +18,10 @@ from contextvars import ContextVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import Unavailable
-from dalsegno.server.background_tasks import no_answer_within
 from dalsegno.server.http import paths
 from dalsegno.server.http.problems import OutcomeUnknown, ProblemResponse, problem_of
 from dalsegno.server.http.request import KEY_HEADER, GuardedRequest, takes_key
-from dalsegno.server.services import ServerServices
+from dalsegno.server.services import ServerServices, no_answer_within
 from dalsegno.server.settings import ServerSettings
 
 logger = logging.getLogger("dalsegno.server")

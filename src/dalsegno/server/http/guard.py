@@ -33,7 +33,7 @@ from dalsegno.errors import (
     UnsupportedMedia,
     WrongHost,
 )
-from dalsegno.server.auth.access import NOBODY, Caller, check_scope
+from dalsegno.server.auth.authentication import NOBODY, Caller, check_scope
 from dalsegno.server.executions.sources import JSON, SCRIPT, YAML
 from dalsegno.server.http import paths
 from dalsegno.server.http.problems import problem_of

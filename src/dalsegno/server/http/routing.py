@@ -31,7 +31,7 @@ from starlette.types import Receive, Scope, Send
 from dalsegno.core.json_fields import Shape, read_fields, unpacked_fields
 from dalsegno.engine.subprocesses.job_pool import Offload, Requester, requester
 from dalsegno.job_process import value_of
-from dalsegno.server.auth.access import caller_of, check_scope, scope_of
+from dalsegno.server.auth.authentication import caller_of, check_scope, scope_of
 from dalsegno.server.http.paths import joined, separated
 from dalsegno.server.http.request import refuse_nul, refuse_too_many, refuse_unknown
 from dalsegno.server.http.responses import replying
@@ -129,7 +129,7 @@ INLINE_BYTES: Final = 65_536
 
 
 class Route(APIRoute):
-    """A route that checks path and query itself, and declares the scopes it needs (`access.needs`)."""
+    """A route that checks path and query itself, and declares the scopes it needs (`authentication.needs`)."""
 
     def __init__(
         self,

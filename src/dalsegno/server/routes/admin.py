@@ -19,8 +19,8 @@ from dalsegno.admin.keys import read_quotas
 from dalsegno.engine.times import read_duration
 from dalsegno.errors import InvalidInput, NotDelivered, Unauthenticated
 from dalsegno.server.alerts import Alerting, State
-from dalsegno.server.auth.access import KEY_WANTED, caller_of, caller_with, needs
 from dalsegno.server.auth.audit import LOG, Entry
+from dalsegno.server.auth.authentication import KEY_WANTED, caller_of, caller_with, needs
 from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http.request import GuardedRequest

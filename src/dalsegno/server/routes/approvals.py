@@ -13,7 +13,7 @@ from dalsegno.engine.upkeep.outbox import is_within
 from dalsegno.errors import Conflict, InvalidInput
 from dalsegno.server.approvals.links import Found, Links, approval_cursor, approval_place
 from dalsegno.server.approvals.page import data_of, ending_page, question_page, thanks_page
-from dalsegno.server.auth.access import Caller, needs
+from dalsegno.server.auth.authentication import Caller, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, unknown_cursor
 from dalsegno.server.http.openapi import FOLDER
 from dalsegno.server.http.problems import MEDIA_TYPE, REFERENCE

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.engine.secrets.definition_approvals import LONGEST_PATTERN, ProtectedName
 from dalsegno.errors import NotFound
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.definition_approvals import ApprovedDefinition, ListedDefinitions
 from dalsegno.server.schemas.values import PRINTABLE, moment

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from dalsegno.errors import NotFound
 from dalsegno.model.definition import no_such_version
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.auth.deploy_permission import check_may_change
 from dalsegno.server.executions.definitions import (
     check_source,

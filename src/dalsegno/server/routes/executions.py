@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.errors import Forbidden, InvalidInput
 from dalsegno.model.ids import repeated_execution_id
-from dalsegno.server.auth.access import Caller, caller_of, needs
+from dalsegno.server.auth.authentication import Caller, caller_of, needs
 from dalsegno.server.executions.bulk import remove_one, run_bulk
 from dalsegno.server.executions.filters import AskedFilter, Cursor, Limit, Page, cursor_after, place_at
 from dalsegno.server.executions.starts import (

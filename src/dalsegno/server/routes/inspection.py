@@ -12,7 +12,7 @@ from dalsegno.engine.worker.directory import directory
 from dalsegno.errors import BadConfiguration, NotFound, UsageError
 from dalsegno.lang import SnapshotError
 from dalsegno.ports.ledger import Examination
-from dalsegno.server.auth.access import needs
+from dalsegno.server.auth.authentication import needs
 from dalsegno.server.http.responses import whole
 from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId

@@ -23,7 +23,7 @@ from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.worker.directory import list_workers, served_queues
 from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.errors import DalSegnoError, NotFound, Unavailable
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor, unknown_cursor
 from dalsegno.server.http.routing import Route
 from dalsegno.server.operations.health import examine

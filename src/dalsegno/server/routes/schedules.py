@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response, status
 from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords
 from dalsegno.errors import NotFound
 from dalsegno.model.execution import UNDER_WAY
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.executions.starts import USED_BEFORE, answer_for
 from dalsegno.server.http.request import IdempotencyKey

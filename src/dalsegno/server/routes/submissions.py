@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response, status
 from dalsegno.core.graph.token_body import key_of
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.starts import start_inline
 from dalsegno.server.http.request import IdempotencyKey, one_key
 from dalsegno.server.http.responses import outline, with_results

@@ -13,7 +13,7 @@ from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
 from dalsegno.engine.remote.sessions import Claimant
 from dalsegno.engine.remote.task_proxy import Answer
 from dalsegno.engine.tracing import traceparent_of
-from dalsegno.server.auth.access import caller_of, needs
+from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http import deadlines
 from dalsegno.server.http.routing import Route

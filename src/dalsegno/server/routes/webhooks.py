@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from dalsegno.admin.webhooks import METHODS, Webhook, missing_workflow
 from dalsegno.errors import BadRequest, NotFound, WorkflowFailed
 from dalsegno.model.execution import ENDED, ExecutionView
-from dalsegno.server.auth.access import needs
+from dalsegno.server.auth.authentication import needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.executions.sources import OTHER_MEDIA_TYPES
 from dalsegno.server.http import deadlines

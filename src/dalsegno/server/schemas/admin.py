@@ -19,8 +19,8 @@ from dalsegno.engine.secrets.credentials import CredentialInfo as Info
 from dalsegno.engine.secrets.vault import Rotation
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.server.alerts import State
-from dalsegno.server.auth.access import Caller
 from dalsegno.server.auth.audit import Entry
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.auth.quotas import QuotaUse
 from dalsegno.server.schemas.values import PRINTABLE, Asked, Delay, maybe_moment, moment
 

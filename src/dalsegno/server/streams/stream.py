@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from dalsegno.engine.operations.endings import EndingWatch
 from dalsegno.errors import InvalidInput, NotFound, OperatorError, UsageError
 from dalsegno.model.execution import ExecutionView
-from dalsegno.server.auth.access import Caller
+from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.http.problems import document_of
 from dalsegno.server.http.responses import PIECE, encode
 from dalsegno.server.schemas.executions import Execution
