@@ -22,7 +22,7 @@ from dalsegno.engine.subprocesses.large_responses import LargeResponses
 from dalsegno.engine.times import Duration, Moment, read_duration
 from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.event_loop_host import Host
-from dalsegno.graph.documents.workflow_limit import front_matter_limit
+from dalsegno.graph.documents.header import front_matter_limit
 from dalsegno.handle import Handle, Starter, Target
 from dalsegno.lang.python import (
     DurableRemoteTask,

@@ -39,7 +39,7 @@ from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidIn
 from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.catalog import Catalog, ParameterProblem
 from dalsegno.graph.documents.document import DocumentLimits
-from dalsegno.graph.json_schema.input_schema import check_input
+from dalsegno.graph.json_schema.shape import check_input
 from dalsegno.lang import ExpressionFailed, FlowSyntaxError, Limits, RootNames, compile_expression
 from dalsegno.lang import Finding as ScriptFinding
 from dalsegno.lang import compile as compile_script

@@ -30,7 +30,7 @@ from dalsegno.lang import (
     StartWorkflow,
     compile,
 )
-from dalsegno.lang.flow.runtime import assignment
+from dalsegno.lang.flow.runtime import instructions
 
 START = 1_700_000_000.0
 CONTEXT = {"executionId": "e-1", "workflow": "test", "version": 1, "startedAt": START, "attempt": 1}
@@ -255,7 +255,7 @@ def play(
         assert by(Route(), 1) == ending
         assert by(Stored(), 1) == ending
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(assignment, "UNSHARED", -1)
+            patch.setattr(instructions, "UNSHARED", -1)
             assert by(Route(), None) == ending
     return ending
 

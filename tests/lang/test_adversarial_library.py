@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import Limits, Machine, compile
+from dalsegno.lang.runtime.code import Op
 from dalsegno.lang.runtime.instructions import UNARY_NAMES
-from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.operators import LOOSE, STRICT
 from dalsegno.lang.stdlib import FUNCTIONS, MUTATORS, arrays
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import Machine, compile
-from dalsegno.lang.flow.runtime import assignment
+from dalsegno.lang.flow.runtime import instructions
 from dalsegno.lang.values.kinds import Cell
 from tests.lang.driver import error_of, play, result_of
 
@@ -167,8 +167,8 @@ def test_methods_of_the_wrong_kind_are_refused() -> None:
 @pytest.mark.parametrize("holder", [[0], {0: 0}, Cell()], ids=lambda holder: type(holder).__name__)
 def test_what_nothing_else_refers_to_is_known_as_unshared(holder: Any) -> None:
     holder[0] = [1]
-    assert assignment._references(holder, 0) == assignment.UNSHARED
+    assert instructions._references(holder, 0) == instructions.UNSHARED
     other = holder[0]
-    assert assignment._references(holder, 0) > assignment.UNSHARED
+    assert instructions._references(holder, 0) > instructions.UNSHARED
     del other
-    assert assignment._references(holder, 0) == assignment.UNSHARED
+    assert instructions._references(holder, 0) == instructions.UNSHARED

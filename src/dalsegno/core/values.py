@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from dalsegno.errors import LimitExceeded, NotJson
-from dalsegno.lang.expressions.syntax.escapes import is_unicode
+from dalsegno.lang.expressions.syntax.lexer import is_unicode
 
 MAX_DEPTH = 200
 SHORT_TEXT = 128

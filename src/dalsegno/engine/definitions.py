@@ -30,7 +30,7 @@ from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
 from dalsegno.lang import compile as compile_script
 from dalsegno.lang.python import PythonProgram
-from dalsegno.lang.python.module_names import imported
+from dalsegno.lang.python.environment import imported
 from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.definition import (
     PART_KIND,

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.catalog import Catalog
-from dalsegno.graph.json_schema.input_schema import found_within
+from dalsegno.graph.json_schema.shape import found_within
 from dalsegno.lang import compile as compile_script
 
 

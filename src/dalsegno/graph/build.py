@@ -11,16 +11,14 @@ from dalsegno.graph.catalog import Catalog
 from dalsegno.graph.checks.node_types import resolve_types
 from dalsegno.graph.checks.parameters import ParameterCompiler, root_names, unique_names
 from dalsegno.graph.checks.references import check_references
-from dalsegno.graph.checks.scopes import assign_scopes
 from dalsegno.graph.checks.settings import read_settings
-from dalsegno.graph.checks.topology import check_ends, entries_of, sort_topologically
+from dalsegno.graph.checks.topology import assign_scopes, check_ends, entries_of, sort_topologically
 from dalsegno.graph.checks.wiring import connect
-from dalsegno.graph.documents.canonical import canonical_form
 from dalsegno.graph.documents.document import DEFAULT_DOCUMENT_LIMITS, DocumentLimits, read_document
 from dalsegno.graph.documents.draft import Draft, DraftNode
 from dalsegno.graph.documents.findings import Report
 from dalsegno.graph.documents.header import Header, read_header
-from dalsegno.graph.documents.normalise import normalise
+from dalsegno.graph.documents.normalise import canonical_form, normalise
 from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.graph.run_counts import analyse_runs
 from dalsegno.lang.runtime.limits import Meter

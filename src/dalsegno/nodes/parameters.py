@@ -30,7 +30,7 @@ from pydantic_core import CoreSchema, ErrorDetails
 
 from dalsegno.graph.catalog import ParameterKind, ParameterProblem
 from dalsegno.lang.durations import parse_duration
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import number_text
 from dalsegno.ports.node import NodeError
 
 

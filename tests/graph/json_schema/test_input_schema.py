@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.graph.json_schema.input_schema import check_input, schema_problems
+from dalsegno.graph.json_schema.shape import check_input, schema_problems
 
 SCHEMA = {
     "type": "object",

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from dalsegno.errors import Finding
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.documents.document import LIGHT_SCHEMA_STEPS
-from dalsegno.graph.json_schema.input_schema import check_input, found_within, schema_problems
+from dalsegno.graph.json_schema.shape import check_input, found_within, schema_problems
 from dalsegno.lang import Limits
 from dalsegno.lang.runtime.limits import Heavy, Meter
 from dalsegno.lang.values import regex

@@ -18,11 +18,11 @@ from dalsegno.engine.definitions import Program
 from dalsegno.engine.operations.unfinished_versions import LackingVersion, lacking_of
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.errors import Finding, NotFound
-from dalsegno.graph.checks.task_names import named_tasks
+from dalsegno.graph.checks.node_types import named_tasks
 from dalsegno.graph.documents.findings import quoted
 from dalsegno.graph.plan import Plan
 from dalsegno.lang import FlowProgram
-from dalsegno.lang.python.module_names import imported
+from dalsegno.lang.python.environment import imported
 from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.suggestion import did_you_mean, listed

@@ -252,11 +252,11 @@ def check_decision(form: Mapping[str, Any] | None, payload: Any) -> dict[str, An
 
 
 def _form_problems(form: Mapping[str, Any], data: Any) -> list[Finding]:
-    from dalsegno.graph.json_schema import input_schema  # noqa: PLC0415 - only approvals with a form need it
+    from dalsegno.graph.json_schema import shape  # noqa: PLC0415 - only approvals with a form need it
 
     if not is_light.get():
-        return input_schema.check_input(form, data)
-    found = input_schema.found_within(form, data, LIGHT_SCHEMA_STEPS, is_light=True)
+        return shape.check_input(form, data)
+    found = shape.found_within(form, data, LIGHT_SCHEMA_STEPS, is_light=True)
     if found is None:
         raise Heavy
     return found

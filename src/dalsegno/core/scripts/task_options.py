@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.errors import InvalidInput
-from dalsegno.graph.checks.retry import read_retry
+from dalsegno.graph.checks.settings import read_retry
 from dalsegno.graph.documents.findings import Report
-from dalsegno.lang.stdlib.options import read_option
+from dalsegno.lang.stdlib.arguments import read_option
 from dalsegno.lang.stdlib.orchestration_names import OPTIONS
 from dalsegno.model.definition import Version
 from dalsegno.model.failure import RetryPolicy

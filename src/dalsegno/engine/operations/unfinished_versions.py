@@ -15,7 +15,7 @@ from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.worker.capabilities import OwnWorkflows, task_offer
 from dalsegno.engine.worker.directory import living_workers
 from dalsegno.errors import BadConfiguration, InvalidDefinition, NotFound
-from dalsegno.graph.checks.task_names import named_tasks
+from dalsegno.graph.checks.node_types import named_tasks
 from dalsegno.lang import FlowProgram, FlowSyntaxError
 from dalsegno.lang.flow.syntax.validation import task_calls
 from dalsegno.model.execution import NOT_ENDED, SCRIPTED, ExecutionKind

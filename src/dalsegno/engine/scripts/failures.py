@@ -10,8 +10,8 @@ from typing import Any
 from dalsegno.core.values import encode_value
 from dalsegno.engine.steps.run_node import bounded_text, bounded_traceback, storable_failure
 from dalsegno.errors import DalSegnoError, NotJson
+from dalsegno.lang.python.environment import stored_name_of
 from dalsegno.lang.python.exceptions import plain_attributes, recorded_arguments
-from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import NO_RETRY, Failure, RetryPolicy
 

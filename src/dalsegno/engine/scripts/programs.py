@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 from dalsegno import lang
 from dalsegno.engine.steps.budget import light_limits
 from dalsegno.errors import InvalidInput, UsageError
-from dalsegno.graph.documents.workflow_limit import front_matter_limit
+from dalsegno.graph.documents.header import front_matter_limit
 from dalsegno.lang import Finding, FlowProgram, FlowSyntaxError, Limits, Machine
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.errors import caret_excerpt
@@ -233,7 +233,7 @@ def _schema_errors(front_matter: Mapping[str, Any], source: str, meter: Meter | 
     schema = front_matter.get("input_schema")
     if not schema:
         return []
-    from dalsegno.graph.json_schema.input_schema import schema_problems  # noqa: PLC0415 - only scripts with one need it
+    from dalsegno.graph.json_schema.shape import schema_problems  # noqa: PLC0415 - only scripts with one need it
 
     line = _line_of("input_schema", source)
     excerpt = caret_excerpt(source, line, 1)

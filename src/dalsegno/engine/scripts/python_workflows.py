@@ -8,7 +8,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.python import PythonProgram
-from dalsegno.lang.python.module_names import stored_name_of
+from dalsegno.lang.python.environment import stored_name_of
 from dalsegno.model.definition import Definition, name_problems
 
 

@@ -25,7 +25,7 @@ from dalsegno.engine.steps.budget import SLICE as SECONDS
 from dalsegno.engine.steps.values import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
-from dalsegno.lang.expressions.syntax.escapes import is_unicode
+from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.runtime.effects import AwaitSignal, Effect, ErrorValue, SetTags, StartTask, StartWorkflow
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered

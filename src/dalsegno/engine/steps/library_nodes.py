@@ -17,7 +17,7 @@ from dalsegno.engine.steps.contexts import RunContext
 from dalsegno.errors import NotFound
 from dalsegno.graph.catalog import NodeSpec
 from dalsegno.graph.checks.parameters import describe, form_problems, unwrapped
-from dalsegno.graph.checks.retry import read_retry_parameters
+from dalsegno.graph.checks.settings import read_retry_parameters
 from dalsegno.graph.documents.findings import Report
 from dalsegno.lang import Expression, ExpressionError, RootNames, compile_condition, compile_expression
 from dalsegno.lang.runtime.limits import Meter

@@ -464,7 +464,7 @@ async def payload_problems(
     schema: Mapping[str, Any], raw: bytes, limits: EngineLimits, offload: Offload
 ) -> list[tuple[str, str]]:
     """Return pointer and message of each reason why a value does not match the schema."""
-    from dalsegno.graph.json_schema.input_schema import found_within  # noqa: PLC0415 - only workflows with a schema need it
+    from dalsegno.graph.json_schema.shape import found_within  # noqa: PLC0415 - only workflows with a schema need it
 
     if len(raw) <= INLINE_BYTES:
         steps = min(LIGHT_SCHEMA_STEPS, limits.schema_steps)

@@ -152,7 +152,7 @@ def form_problems(
     for name in sorted(spec.schemas):
         schema = parameters.get(name)
         if isinstance(schema, dict):
-            from dalsegno.graph.json_schema.input_schema import schema_problems  # noqa: PLC0415 - only approvals with a form
+            from dalsegno.graph.json_schema.shape import schema_problems  # noqa: PLC0415 - only approvals with a form
 
             found += [
                 ParameterProblem((name, *_steps(pointer)), f"parameter '{name}': {message}", "bad-form")

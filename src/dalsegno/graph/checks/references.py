@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dalsegno.graph.checks.scopes import encloses
+from dalsegno.graph.checks.topology import encloses
 from dalsegno.graph.documents.draft import Draft, DraftNode
 from dalsegno.graph.documents.findings import Report, pointer_to
 

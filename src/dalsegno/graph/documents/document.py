@@ -20,7 +20,7 @@ from typing import Any, Final
 from dalsegno.errors import Finding, InvalidDefinition
 from dalsegno.graph.documents.findings import pointer_to, quoted
 from dalsegno.lang import yaml_text
-from dalsegno.lang.expressions.syntax.escapes import is_unicode
+from dalsegno.lang.expressions.syntax.lexer import is_unicode
 
 
 class Refused(Exception):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from dalsegno.lang.runtime.code import Constant, FunctionCode, Instruction, ProtectedRange, Scope
-from dalsegno.lang.runtime.opcodes import Op
+from dalsegno.lang.runtime.code import Constant, FunctionCode, Instruction, Op, ProtectedRange, Scope
 
 HIDDEN = " "
 """The first character of the compiler's hidden names: programs can neither write nor see them."""

@@ -26,7 +26,7 @@ from dalsegno.lang.expressions.syntax.tree import (
     Root,
     Spread,
 )
-from dalsegno.lang.runtime.opcodes import Op
+from dalsegno.lang.runtime.code import Op
 from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, NAMESPACES, library_name
 
 _SUGGEST_AMONG = 2_000

@@ -32,9 +32,8 @@ from dalsegno.lang.expressions.syntax.tree import (
     TextTemplate,
     Unary,
 )
-from dalsegno.lang.runtime.code import CodeUnit, FunctionCode
+from dalsegno.lang.runtime.code import CodeUnit, FunctionCode, Op
 from dalsegno.lang.runtime.instructions import BINARY_NAMES, LOOSE_START, UNARY_NAMES
-from dalsegno.lang.runtime.opcodes import Op
 
 _BINARY = {name: position for position, name in enumerate(BINARY_NAMES)}
 _UNARY = {name: position for position, name in enumerate(UNARY_NAMES)}

@@ -11,9 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from dalsegno.lang.errors import ExpressionError, ExpressionFailed, ScriptThrow
-from dalsegno.lang.expressions.expression import Entropy, Expression, Lookup, PathExpression, compile_span
+from dalsegno.lang.expressions.expression import (
+    Entropy,
+    Expression,
+    Lookup,
+    PathExpression,
+    compile_span,
+    follow,
+    link_offset,
+)
 from dalsegno.lang.expressions.names import NODE_ROOT, RootNames, skips_output
-from dalsegno.lang.expressions.plain_paths import follow, link_offset
 from dalsegno.lang.expressions.syntax.lexer import GRAPH, Lexer
 from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, Limits, Meter
 from dalsegno.lang.values.kinds import Host

@@ -15,9 +15,8 @@ from msgspec import Struct
 from dalsegno.lang.errors import FlowSyntaxError, SnapshotError
 from dalsegno.lang.flow.compile.compiler import compile_unit
 from dalsegno.lang.flow.syntax.parser import Parsed, parse_program
-from dalsegno.lang.runtime.code import GLOBAL, CodeUnit, Constant, FunctionCode, Place
+from dalsegno.lang.runtime.code import GLOBAL, CodeUnit, Constant, FunctionCode, Op, Place
 from dalsegno.lang.runtime.limits import MAX_NESTING
-from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.prepared_code import steps_of
 
 FORMAT = 1

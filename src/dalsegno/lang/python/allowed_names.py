@@ -18,8 +18,7 @@ from typing import Any
 from dalsegno.lang.python import api
 from dalsegno.lang.python.compile import unsupported
 from dalsegno.lang.python.durable_calls import Durable
-from dalsegno.lang.python.environment import Surroundings
-from dalsegno.lang.python.module_names import stored_name_of
+from dalsegno.lang.python.environment import Surroundings, stored_name_of
 from dalsegno.lang.python.reachable_names import DATA_TYPES, Reach, is_forbidden
 from dalsegno.lang.python.values.annotations import classes_in
 from dalsegno.lang.python.values.decisions import Decision

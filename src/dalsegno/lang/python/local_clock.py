@@ -23,9 +23,8 @@ from typing import Any, TypeAlias
 from dalsegno.errors import DalSegnoWarning
 from dalsegno.lang.python.compile.scopes import names_of_function
 from dalsegno.lang.python.compile.source import Source, parse_function, source_of
-from dalsegno.lang.python.environment import Surroundings
+from dalsegno.lang.python.environment import Surroundings, stored_name_of
 from dalsegno.lang.python.errors import UnsupportedPython
-from dalsegno.lang.python.module_names import stored_name_of
 
 _READS = frozenset(("now", "utcnow", "today"))
 """Methods of ``datetime`` and its subclasses that read the clock."""

@@ -33,8 +33,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from dalsegno.lang.python.compile.scopes import attribute_names, outside_names
-from dalsegno.lang.python.environment import Surroundings
-from dalsegno.lang.python.module_names import stored_name_of
+from dalsegno.lang.python.environment import Surroundings, stored_name_of
 from dalsegno.lang.python.values.annotations import is_model, is_named_tuple
 
 FORBIDDEN_BUILTINS = frozenset(

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from dalsegno.lang.errors import ScriptThrow, type_error
 from dalsegno.lang.flow.runtime.instructions import HANDLERS as SCRIPT_HANDLERS
-from dalsegno.lang.runtime.code import FunctionCode
+from dalsegno.lang.runtime.code import FunctionCode, Op
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.runtime.frames import Frame, Handler
 from dalsegno.lang.runtime.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, COPIED, SliceUsed
-from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.operators import LOOSE, STRICT, Operator
-from dalsegno.lang.values.kinds import FunctionValue, Vacant, Value, is_number, key_of, kind_of, truthy
+from dalsegno.lang.values.kinds import (
+    WORD,
+    FunctionValue,
+    Vacant,
+    Value,
+    is_number,
+    key_of,
+    kind_of,
+    truthy,
+    within_word,
+)
 from dalsegno.lang.values.members import MISSING, absent, read_index, read_member
-from dalsegno.lang.values.numbers import WORD, within_word
 from dalsegno.lang.values.to_text import to_text
 
 if TYPE_CHECKING:

@@ -17,16 +17,19 @@ from typing import Any, TypeAlias
 from dalsegno.lang.errors import type_error
 from dalsegno.lang.runtime.promises import Promise
 from dalsegno.lang.values.kinds import (
+    WORD,
     Host,
     Value,
+    as_integer,
     charged_key,
     check_ordered,
     equal,
     is_number,
     kind_of,
+    parse_number,
     unawaited,
+    within_word,
 )
-from dalsegno.lang.values.numbers import WORD, as_integer, parse_number, within_word
 from dalsegno.lang.values.regex import pattern_found
 from dalsegno.lang.values.to_text import to_text
 

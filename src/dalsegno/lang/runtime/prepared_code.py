@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dalsegno.lang.runtime.code import CodeUnit, Instruction
+from dalsegno.lang.runtime.code import CodeUnit, Instruction, Op
 from dalsegno.lang.runtime.frames import Step, Steps
 from dalsegno.lang.runtime.instructions import BINARY, BINARY_HANDLERS, HANDLERS, UNARY, looking_up
 from dalsegno.lang.runtime.limits import COPIED
-from dalsegno.lang.runtime.opcodes import Op
-from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
+from dalsegno.lang.stdlib.registry import SCRIPT_FUNCTIONS
 
 _FIRST: dict[int, Callable[[CodeUnit, int], Any]] = {
     **dict.fromkeys(

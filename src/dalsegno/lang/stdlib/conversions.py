@@ -10,8 +10,7 @@ import uuid
 from dalsegno.lang.errors import wrong_argument
 from dalsegno.lang.runtime.operators import STRICT, Operator
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, truthy
-from dalsegno.lang.values.numbers import as_integer, parse_number
+from dalsegno.lang.values.kinds import Builtin, Host, Value, as_integer, is_number, parse_number, truthy
 from dalsegno.lang.values.to_text import to_json, to_text
 
 _LEADING_INTEGER = re.compile(r"[+-]?\d{1,300}", re.ASCII)

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from dalsegno.lang.runtime.operators import power
 from dalsegno.lang.stdlib.arguments import Arguments
-from dalsegno.lang.values.kinds import Builtin, Host, Value
-from dalsegno.lang.values.numbers import as_integer
+from dalsegno.lang.values.kinds import Builtin, Host, Value, as_integer
 
 
 def round_half_up(number: int | float) -> int | float:

@@ -15,9 +15,8 @@ from dalsegno.lang.runtime.effects import APPROVAL, GroupKind
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT
 from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled, leaves
-from dalsegno.lang.stdlib.arguments import Arguments
+from dalsegno.lang.stdlib.arguments import Arguments, read_option
 from dalsegno.lang.stdlib.dates import moment
-from dalsegno.lang.stdlib.options import read_option
 from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, OPTIONS, ORCHESTRATION, unknown_option
 from dalsegno.lang.values.kinds import Builtin, Configured, Host, Value, is_number, kind_of
 from dalsegno.lang.values.to_json import plain

@@ -1,4 +1,7 @@
-"""Lookup of library functions by name, and of methods by the value's kind."""
+"""Lookup of library functions by name, and of methods by the value's kind.
+
+The library of scripts: that of expressions, and the functions that create promises.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from dalsegno.lang.runtime.promises import Group, Promise
 from dalsegno.lang.stdlib import arrays, conversions, dates, mathematics, objects, strings
 from dalsegno.lang.stdlib.arguments import Method
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS, start_callback
+from dalsegno.lang.stdlib.orchestration import FUNCTIONS as _ORCHESTRATION
+from dalsegno.lang.stdlib.orchestration_names import LOWER_CASE, ORCHESTRATION_NAMESPACES
 from dalsegno.lang.values.kinds import Builtin, Host, Value, is_number, kind_of
 
 FUNCTIONS: dict[str, Builtin] = {
@@ -71,3 +76,23 @@ def _checked(method: Method | None, host: Host, receiver: Value, name: str, give
         message = f"{name}() takes {wanted} argument{'' if wanted == '1' else 's'}, not {len(given)}"
         raise ScriptThrow("WRONG_ARG_COUNT", message)
     return method.call(host, receiver, given)
+
+
+# -- the library of scripts ----------------------------------------------------------------------------------
+
+
+SCRIPT_FUNCTIONS: dict[str, Builtin] = FUNCTIONS | {builtin.name: builtin for builtin in _ORCHESTRATION}
+SCRIPT_CONSTANTS = CONSTANTS
+SCRIPT_NAMESPACES = NAMESPACES | ORCHESTRATION_NAMESPACES
+
+
+def script_name(name: str) -> str:
+    """Return the library's own spelling: ``task`` is ``Task``."""
+    if name in SCRIPT_FUNCTIONS or name in SCRIPT_NAMESPACES:
+        return name
+    return LOWER_CASE.get(name) or library_name(name)
+
+
+def is_library_name(name: str) -> bool:
+    full = script_name(name)
+    return full in SCRIPT_FUNCTIONS or full in SCRIPT_NAMESPACES

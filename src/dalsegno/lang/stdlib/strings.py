@@ -9,8 +9,7 @@ from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Context, Decimal
 from dalsegno.lang.errors import wrong_argument
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT, SEARCHED
 from dalsegno.lang.stdlib.arguments import Arguments, Method, slice_bounds
-from dalsegno.lang.values.kinds import Host, Value
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import Host, Value, number_text
 from dalsegno.lang.values.regex import first_match, pattern_found, replace_matches
 from dalsegno.lang.values.to_text import to_text
 

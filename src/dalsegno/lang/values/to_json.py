@@ -8,8 +8,7 @@ from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.runtime.limits import MAX_NESTING
 from dalsegno.lang.runtime.promises import Group, Promise, describe
-from dalsegno.lang.values.kinds import Host, Value, kind_of
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import Host, Value, kind_of, number_text
 from dalsegno.lang.values.sizes import SHORT, Measure, is_small
 from dalsegno.lang.values.to_text import path_text
 

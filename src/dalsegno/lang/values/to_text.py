@@ -12,8 +12,7 @@ from dalsegno.lang.errors import limit_exceeded, type_error
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.runtime.limits import COPIED, MAX_NESTING, Meter
 from dalsegno.lang.runtime.promises import Promise, describe
-from dalsegno.lang.values.kinds import Builtin, FunctionValue, Host, Value, kind_of
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import Builtin, FunctionValue, Host, Value, kind_of, number_text
 from dalsegno.lang.values.sizes import Measure, is_small
 
 

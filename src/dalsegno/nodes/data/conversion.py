@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from dalsegno.lang.runtime.limits import MAX_NESTING
-from dalsegno.lang.values.numbers import parse_number
+from dalsegno.lang.values.kinds import parse_number
 from dalsegno.nodes.parameters import as_text, json_type
 
 ValueType = Literal[

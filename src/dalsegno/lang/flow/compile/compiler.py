@@ -36,10 +36,9 @@ from dalsegno.lang.expressions.syntax.tree import (
 from dalsegno.lang.flow.compile.control_flow import Branching
 from dalsegno.lang.flow.compile.declarations import pattern_names
 from dalsegno.lang.flow.compile.expressions import GIVEN
-from dalsegno.lang.runtime.code import CodeUnit
+from dalsegno.lang.runtime.code import CodeUnit, Op
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
-from dalsegno.lang.runtime.opcodes import Op
-from dalsegno.lang.stdlib.script_library import is_library_name
+from dalsegno.lang.stdlib.registry import is_library_name
 
 _SHORT_CIRCUIT = {"??=": Op.KEEP_IF_PRESENT, "||=": Op.KEEP_IF_TRUE, "&&=": Op.KEEP_IF_FALSE}
 

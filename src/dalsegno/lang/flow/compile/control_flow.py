@@ -28,9 +28,8 @@ from dalsegno.lang.expressions.syntax.tree import (
 from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
 from dalsegno.lang.flow.compile.expressions import ScriptExpressions
 from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
-from dalsegno.lang.runtime.code import ProtectedRange
+from dalsegno.lang.runtime.code import Op, ProtectedRange
 from dalsegno.lang.runtime.instructions import BINARY_NAMES
-from dalsegno.lang.runtime.opcodes import Op
 
 _EQUAL = BINARY_NAMES.index("==")
 

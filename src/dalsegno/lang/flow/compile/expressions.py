@@ -27,10 +27,9 @@ from dalsegno.lang.expressions.syntax.tree import (
     Node,
     Root,
 )
-from dalsegno.lang.runtime.code import CAPTURED, GLOBAL, SLOT, Place
-from dalsegno.lang.runtime.opcodes import Op
+from dalsegno.lang.runtime.code import CAPTURED, GLOBAL, SLOT, Op, Place
 from dalsegno.lang.stdlib import MUTATORS
-from dalsegno.lang.stdlib.script_library import (
+from dalsegno.lang.stdlib.registry import (
     SCRIPT_CONSTANTS,
     SCRIPT_FUNCTIONS,
     SCRIPT_NAMESPACES,

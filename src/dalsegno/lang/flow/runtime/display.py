@@ -11,8 +11,7 @@ from dalsegno.lang.flow.snapshot.format import decoded
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.runtime.limits import MAX_NESTING
 from dalsegno.lang.runtime.promises import Group, Promise, describe, in_words
-from dalsegno.lang.values.kinds import Builtin, Configured, FunctionValue, Vacant, Value
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import Builtin, Configured, FunctionValue, Vacant, Value, number_text
 
 MOST = 100_000
 """Maximum number of parts shown: a value can refer to itself in many places and would be endless."""

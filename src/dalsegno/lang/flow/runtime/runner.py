@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from dalsegno.lang.errors import ScriptThrow, shortened
 from dalsegno.lang.expressions.expression import Entropy
 from dalsegno.lang.flow.program import FlowProgram
-from dalsegno.lang.flow.runtime.assignment import assign, path_of, root_of
+from dalsegno.lang.flow.runtime.instructions import assign, path_of, root_of
 from dalsegno.lang.flow.runtime.outcomes import present, uncaught, with_stack
 from dalsegno.lang.flow.snapshot.format import decoded
 from dalsegno.lang.runtime.effects import ErrorValue, Ok, Outcome

@@ -17,15 +17,14 @@ from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.flow.runtime.instructions import Iteration
 from dalsegno.lang.flow.snapshot.format import STATUSES, State, decoded
 from dalsegno.lang.flow.snapshot.write import EFFECTS, KINDS, TAG, Entry, Kept, Mark, Packed
-from dalsegno.lang.runtime.code import FunctionCode
+from dalsegno.lang.runtime.code import FunctionCode, Op
 from dalsegno.lang.runtime.effects import Effect, ErrorValue
 from dalsegno.lang.runtime.frames import CallbackFrame, Frame
-from dalsegno.lang.runtime.opcodes import Op
 from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS
 from dalsegno.lang.stdlib.orchestration import MAX_GROUP_DEPTH
-from dalsegno.lang.stdlib.script_library import SCRIPT_FUNCTIONS
+from dalsegno.lang.stdlib.registry import SCRIPT_FUNCTIONS
 from dalsegno.lang.values.kinds import UNSET, Cell, Configured, FunctionValue, Vacant, Value
 
 if TYPE_CHECKING:

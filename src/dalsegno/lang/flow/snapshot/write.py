@@ -33,8 +33,16 @@ from dalsegno.lang.runtime.effects import (
 )
 from dalsegno.lang.runtime.frames import Frame
 from dalsegno.lang.runtime.promises import Group, Promise, Settled
-from dalsegno.lang.values.kinds import UNSET, Builtin, Cell, Configured, FunctionValue, Vacant, Value
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import (
+    UNSET,
+    Builtin,
+    Cell,
+    Configured,
+    FunctionValue,
+    Vacant,
+    Value,
+    number_text,
+)
 
 if TYPE_CHECKING:
     from dalsegno.lang.flow.runtime.runner import Runner

@@ -13,8 +13,7 @@ from typing import Any
 
 from dalsegno.lang.errors import line_and_column
 from dalsegno.lang.expressions.names import RootNames
-from dalsegno.lang.expressions.syntax.escapes import unescape
-from dalsegno.lang.expressions.syntax.lexer import SCRIPT, TEMPLATE_TEXT, Lexer, Token
+from dalsegno.lang.expressions.syntax.lexer import SCRIPT, TEMPLATE_TEXT, Lexer, Token, unescape
 from dalsegno.lang.flow.syntax.keywords import STATEMENT_WORDS
 from dalsegno.lang.runtime.limits import MAX_NESTING, TOO_DEEP
 

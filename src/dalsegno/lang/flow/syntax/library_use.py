@@ -35,7 +35,7 @@ from dalsegno.lang.stdlib.orchestration_names import (
     unknown_option,
 )
 from dalsegno.lang.stdlib.registry import CONSTANTS, FUNCTIONS, NAMESPACES, library_name
-from dalsegno.lang.values.numbers import number_text
+from dalsegno.lang.values.kinds import number_text
 
 COUNTS: dict[str, ArgumentCounts] = {
     **{name: (builtin.least, builtin.most) for name, builtin in FUNCTIONS.items()},

@@ -9,10 +9,9 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dalsegno.lang.python.code import Handler, Instruction
+from dalsegno.lang.python.code import Handler, Instruction, Op
 from dalsegno.lang.python.compile.fragments import FragmentWriter, as_native
 from dalsegno.lang.python.compile.scopes import reads_and_writes
-from dalsegno.lang.python.opcodes import Op
 
 _DEPTH_CHANGE: dict[Op, int] = {
     Op.LOAD: 1,

@@ -15,19 +15,17 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.lang.python.code import FunctionCode
-from dalsegno.lang.python.compile.comprehensions import name_comprehension_variables
+from dalsegno.lang.python.code import FunctionCode, Op
+from dalsegno.lang.python.compile.blocks import live_variables
+from dalsegno.lang.python.compile.expressions import name_comprehension_variables
 from dalsegno.lang.python.compile.fragments import TICK, FragmentWriter, futures_of, mentions_loop
-from dalsegno.lang.python.compile.liveness import live_variables
 from dalsegno.lang.python.compile.scopes import names_of_function, parameter_names
 from dalsegno.lang.python.compile.source import Source, pack, parse_function, source_of
 from dalsegno.lang.python.compile.statements import Statements
 from dalsegno.lang.python.compile.unsupported import AsyncioSpellings, ItertoolsSpellings, Refusals
-from dalsegno.lang.python.environment import Surroundings
+from dalsegno.lang.python.environment import Surroundings, stored_name_of
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.python.local_clock import warn_of_local_clock
-from dalsegno.lang.python.module_names import stored_name_of
-from dalsegno.lang.python.opcodes import Op
 from dalsegno.lang.python.program import FORMAT, PythonProgram, StoredProgram
 
 

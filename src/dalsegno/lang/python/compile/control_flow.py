@@ -7,11 +7,11 @@ import copy
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.compile.assembler import Label
 from dalsegno.lang.python.compile.blocks import Blocks, Loop
 from dalsegno.lang.python.compile.expressions import at, placeholder
 from dalsegno.lang.python.compile.scopes import has_await
-from dalsegno.lang.python.opcodes import Op
 
 
 @dataclass(slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.compile.assembler import Guard, Label
 from dalsegno.lang.python.compile.blocks import Finalizing, Guarded, Handling, Managed, Watched
 from dalsegno.lang.python.compile.control_flow import ControlFlow
-from dalsegno.lang.python.opcodes import Op
 
 GO_ON_RAISING = -1
 

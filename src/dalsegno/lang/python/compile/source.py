@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any, TypeAlias
 
 from dalsegno.lang.errors import SnapshotError
-from dalsegno.lang.expressions.syntax.escapes import is_unicode
+from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.runtime.limits import MAX_SOURCE
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.compile.assembler import Label
 from dalsegno.lang.python.compile.exception_flow import ExceptionFlow
 from dalsegno.lang.python.compile.expressions import at, placeholder
 from dalsegno.lang.python.compile.fragments import function_definition, operand
 from dalsegno.lang.python.compile.operands import parts_of
 from dalsegno.lang.python.compile.scopes import FUNCTIONS, has_await, names_of_function, parameter_names
-from dalsegno.lang.python.opcodes import Op
 
 
 @dataclass(slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any, Protocol
 
+from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.compile.unsupported import no_manager
 from dalsegno.lang.python.exceptions import matches
-from dalsegno.lang.python.opcodes import Op
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.runtime.frames import Frame
 from dalsegno.lang.python.runtime.nested import NestedFunction

@@ -13,8 +13,8 @@ from dalsegno.errors import DalSegnoError, LimitExceeded
 from dalsegno.lang.python.errors import NotStorable
 from dalsegno.lang.python.exceptions import revive
 from dalsegno.lang.python.program import PythonProgram
-from dalsegno.lang.python.runtime.display import shown
 from dalsegno.lang.python.runtime.interpreter import Interpreter
+from dalsegno.lang.python.runtime.outcomes import shown
 from dalsegno.lang.python.snapshot import Frozen, blobs_in, freeze, thaw
 from dalsegno.lang.python.values.inputs import arguments_for
 from dalsegno.lang.runtime.effects import (

@@ -32,7 +32,6 @@ from dalsegno.lang.python.compile.fragments import makes_functions, nested_code
 from dalsegno.lang.python.errors import TaskError, cancelled_error
 from dalsegno.lang.python.exceptions import build, task_error
 from dalsegno.lang.python.runtime.nested import NestedCall, NestedFunction
-from dalsegno.lang.python.snapshot.caches import LruCache
 from dalsegno.lang.python.snapshot.format import FUNCTION_NAMES, Row, Tag
 from dalsegno.lang.python.snapshot.iterators import ITERABLE, MAKERS, DictIterator, SetIterator
 from dalsegno.lang.python.snapshot.itertools_state import CLASSES, slots_of
@@ -44,7 +43,7 @@ from dalsegno.lang.python.snapshot.objects import (
     object_shell,
     reduced_shell,
 )
-from dalsegno.lang.python.snapshot.registry import load_registered
+from dalsegno.lang.python.snapshot.registry import LruCache, load_registered
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.traces import RECORD, TRACE
 from dalsegno.lang.python.values.annotations import is_model, is_named_tuple

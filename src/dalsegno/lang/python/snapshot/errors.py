@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dalsegno.lang.python.opcodes import Op
+from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.reachable_names import is_forbidden
 from dalsegno.lang.python.runtime.frames import Frame
 from dalsegno.lang.python.snapshot.objects import layout_of

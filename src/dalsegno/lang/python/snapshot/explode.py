@@ -26,9 +26,9 @@ from typing import Any, TypeAlias
 from dalsegno.lang.python.runtime.itertools_classes import Filter
 from dalsegno.lang.python.runtime.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot import iterators
-from dalsegno.lang.python.snapshot.caches import LruCache
 from dalsegno.lang.python.snapshot.format import Tag
 from dalsegno.lang.python.snapshot.itertools_state import CLASSES, CONVERTERS, made, slots_of
+from dalsegno.lang.python.snapshot.registry import LruCache
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.values.annotations import is_model, is_named_tuple
 from dalsegno.lang.runtime.promises import Group, Settled

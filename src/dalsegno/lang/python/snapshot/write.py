@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dalsegno.lang.expressions.syntax.escapes import is_unicode
+from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.python.compile.fragments import code_path, makes_functions
 from dalsegno.lang.python.durable_calls import Durable
-from dalsegno.lang.python.environment import is_bound
+from dalsegno.lang.python.environment import is_bound, stored_name_of
 from dalsegno.lang.python.errors import NotStorable
 from dalsegno.lang.python.exceptions import arguments_of, class_names
-from dalsegno.lang.python.module_names import stored_name_of
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.runtime.frames import Frame
-from dalsegno.lang.python.snapshot.caches import WRAPPER, state_of
 from dalsegno.lang.python.snapshot.errors import complaint, path_of, role_of
 from dalsegno.lang.python.snapshot.explode import Parts, base64_text, explode
 from dalsegno.lang.python.snapshot.format import (
@@ -40,7 +38,7 @@ from dalsegno.lang.python.snapshot.format import (
     sealed,
 )
 from dalsegno.lang.python.snapshot.objects import explode_object
-from dalsegno.lang.python.snapshot.registry import registered
+from dalsegno.lang.python.snapshot.registry import WRAPPER, registered, state_of
 from dalsegno.lang.python.traces import RECORD, TRACE, record_of, text_of, trace_of
 from dalsegno.lang.runtime.effects import WaitingSignal
 from dalsegno.lang.runtime.pending_effects import Requests
