@@ -19,8 +19,14 @@ Invoke = Callable[..., Result]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
     """Every test works in a directory of its own, with the default store and its own modules in it."""
+    of_tests = f"{tmp_path_factory.getbasetemp().parent}/"
+    for name, module in list(sys.modules.items()):  # other folders' tests also import modules named `orders`
+        if str(vars(module).get("__file__")).startswith(of_tests):
+            monkeypatch.delitem(sys.modules, name)
     monkeypatch.chdir(tmp_path)
     for name in ("DALSEGNO_STORE", "DALSEGNO_SERVER", "DALSEGNO_KEY", "DALSEGNO_DEBUG", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)

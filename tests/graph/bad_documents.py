@@ -50,7 +50,7 @@ NODES = {
         "bad-concurrency",
         "whole",
     ),
-    "numeric id": (node(id=7), "/nodes/0/id", "bad-id", "in quotes"),
+    "numeric id": (node(id=7), "/nodes/0/id", "bad-id", "without quotes"),
     "id with a space": (node(id="a b"), "/nodes/0/id", "bad-id", "letters, digits"),
     "id with a dollar": (node(id="$a"), "/nodes/0/id", "bad-id", "begin with a letter"),
     "empty id": (node(id=""), "/nodes/0/id", "bad-id", "begin with"),

@@ -34,7 +34,7 @@ CASES: dict[str, tuple[Any, str, str, str]] = {
     "YAML not a number": ("a: .nan", "", "not-finite", "Line 1, column 4"),
     "YAML huge integer": ("a: " + "9" * 4301, "", "too-large", "4,300"),
     "YAML key is a list": ("? [a]\n: 1", "", "syntax", "key must be text"),
-    "YAML key is null": ("~: 1", "", "syntax", "not text"),
+    "YAML key is null": ("~: 1", "", "syntax", "reads ~ as null"),
     "YAML unknown alias": ("a: *b", "", "syntax", "'*b'"),
     "YAML alias in its own anchor": ("a: &a [*a]", "", "syntax", "no finished anchor"),
     "YAML billion laughs": (LAUGHS, "", "too-large", "aliases repeat"),

@@ -334,7 +334,7 @@ async def test_after_the_answer_of_the_program_nothing_is_settled_by_hand(http: 
     await complete(http, held, {"number": 3})
     refused = await settle(http, held, "fail", message="too late")
     assert refused.status_code == 409
-    assert "is over" in refused.json()["detail"]
+    assert "has ended with its execution" in refused.json()["detail"]
     assert (await ended(http, execution))["output"] == 3
 
 

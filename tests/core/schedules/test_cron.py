@@ -102,7 +102,7 @@ def test_time_of_the_first_pass_is_over_in_the_second_pass_of_a_repeated_hour() 
 
 BAD = {
     "nothing": ("", "write five fields"),
-    "one word": ("daily", "has 1 field; write five fields"),
+    "one word": ("daily", r"every day at midnight write .0 0 \* \* \*."),
     "four fields": ("0 2 * *", "has 4 fields; write five"),
     "seconds": ("0 0 2 * * *", "6 fields: there are none for seconds or years"),
     "seven fields": ("0 0 2 * * * 2030", "has 7 fields"),

@@ -132,7 +132,7 @@ def test_a_comment_needs_no_form(decision: str) -> None:
         ({}, "'decision' must be 'approved' or 'rejected', not None"),
         ({"decision": "yes"}, "not 'yes'"),
         ({"decision": ["approved"]}, "'decision' must be"),
-        ({"decision": "approved"}, "/data: None is not of type 'object'"),
+        ({"decision": "approved"}, "the decision has no data, and its form needs some"),
         ({"decision": "approved", "data": {}}, "'amount' is a required property"),
         ({"decision": "approved", "data": {"amount": 101}}, "/data/amount: 101 is greater than the maximum"),
         ({"decision": "approved", "data": {"amount": 1, "x": 1}}, "'x' is not expected here"),
