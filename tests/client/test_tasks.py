@@ -31,7 +31,7 @@ def test_task_is_completed_once(client: Client) -> None:
         client.tasks.complete(task.id, {"number": "x"})
     client.tasks.complete(task.id, {"number": 4}, reason="at the desk")
     assert run.result(timeout=30) == {"number": 4}
-    with pytest.raises(Conflict, match="has ended with its execution"):
+    with pytest.raises(Conflict, match="has ended"):
         client.tasks.skip(task.id)
 
 
