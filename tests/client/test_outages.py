@@ -22,10 +22,10 @@ def server(request: pytest.FixtureRequest, tmp_path: Path, shared_bytecode: None
 
 
 async def test_a_client_works_as_soon_as_its_server_does(server: DalsegnoServer) -> None:
-    """Each kind of outage happens once. The bounds, and the patience, leave room for a machine that does
-    other things, too: it may need long to start the server."""
+    """Each kind of outage happens once. A plain request says when the server works again, so that a busy machine, which
+    answers everybody late, is no reason for wide bounds. The patience leaves room for a slow start of the server."""
     figures = await Soak(server, callers=300, seconds=0, pause=1, patience=120).run()
 
     assert figures.outages == {"suspend": 1, "kill": 1, "suspend_and_kill": 1}
-    assert figures.complaints(within=5, slowest=20) == []
+    assert figures.complaints() == []
     assert figures.finished >= 300

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dalsegno.lang import (
+    Err,
     ErrorValue,
     FlowProgram,
     FlowSyntaxError,
@@ -17,6 +18,7 @@ from dalsegno.lang import (
     StartTask,
     compile,
 )
+from dalsegno.lang.flow.snapshot.write import MOST_TRACEBACKS
 from tests.lang.driver import CONTEXT, START, Route, Stored, StoredApart, World, drive
 
 WAIT = "await Task.run('t', 1)"
@@ -152,6 +154,33 @@ def test_ended_machines_can_be_stored() -> None:
     assert (machine.status, machine.error) == ("failed", before.error)
     assert machine.error == ErrorValue("X", "m", None, {"d": 1}, ("main (test:1)",))
     assert machine.resume({}, now=START) is False
+
+
+def test_tracebacks_of_errors_are_kept_within_bounds() -> None:
+    """Beside the errors, so that earlier releases read these as ever."""
+    program, machine = suspended(
+        """
+        let kept = []
+        for (let i = 0; i < 20; i++) {
+          try { await Task.run("t", i) } catch (e) { kept.push(e) }
+        }
+        await Task.run("t", "last")
+        throw kept[0]
+        """
+    )
+    for number in range(20):
+        assert machine.awaiting is not None
+        error = ErrorValue("TASK_FAILED", f"no {number}", traceback=f"Traceback {number}")
+        machine.resume({machine.awaiting.id: Err(error)}, now=START)
+        machine.take_effects()
+        machine = Machine.loads(program, machine.dumps())
+    assert machine.awaiting is not None
+    stored = machine.dumps()
+    assert stored.count(b'"e","TASK_FAILED"') == 20
+    assert stored.count(b"Traceback ") == MOST_TRACEBACKS
+    machine.resume({machine.awaiting.id: Ok(None)}, now=START)
+    assert machine.error is not None
+    assert (machine.error.message, machine.error.traceback) == ("no 0", "Traceback 0")
 
 
 def test_a_machine_goes_on_in_memory_after_it_was_stored() -> None:

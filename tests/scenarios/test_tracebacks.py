@@ -193,6 +193,27 @@ def test_script_ends_with_it_and_cannot_read_it(stage: Stage) -> None:
     assert (caught.state, caught.error["code"]) == ("FAILED", "PROPERTY_NOT_FOUND")
 
 
+def test_script_that_keeps_an_error_over_an_await_ends_with_it(stage: Stage) -> None:
+    """As sagas do: undo what was done, then throw the error again."""
+    stage.app.task(boil)
+    handle = stage.start_script(
+        """
+        try {
+          await Task.run("boil", null)
+        } catch (problem) {
+          await Signal.next("undone")
+          throw problem
+        }
+        """
+    )
+    stage.until("it undoes", handle, lambda: [each.kind for each in handle.why()] == ["signal"])
+    stage.app.engine.scripts.hot.take(handle.id)  # another worker goes on with it
+
+    handle.signal("undone")
+
+    assert RAISED in traceback_in(stage.end_of(handle).error)
+
+
 def node(strategy: str = "halt", **more: Any) -> dict[str, Any]:
     return {
         "name": "kitchen",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any, Literal
 from zlib import crc32
 
@@ -9,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.lang.errors import SnapshotError
+from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.values.kinds import Vacant, Value
 
 FORMAT = 1
@@ -40,12 +42,19 @@ class State(Struct, array_like=True, gc=False):
     error: Any = None
     meter: tuple[int, int, int] | None = None
     """The remaining limits of a machine that is paused in the middle of a resume."""
+    tracebacks: dict[str, str] = {}
+    """Tracebacks of errors by `traceback_key`: apart from the errors' marks, which earlier releases read."""
 
 
 _encode = msgspec.json.Encoder().encode
 _envelope = msgspec.json.Decoder(tuple[int, str, int, Raw])
 _state = msgspec.json.Decoder(State)
 _value = msgspec.json.Decoder().decode
+
+
+def traceback_key(error: ErrorValue) -> str:
+    """Return the key of an error's traceback: errors of one kind, message and place share it."""
+    return sha256(_encode([error.code, error.message, error.stack])).hexdigest()[:16]
 
 
 def write(program: str, state: State) -> bytes:

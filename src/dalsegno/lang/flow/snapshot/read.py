@@ -7,15 +7,16 @@ converts to it: the result is a machine or a `SnapshotError`, whatever the bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.flow.runtime.instructions import Iteration
-from dalsegno.lang.flow.snapshot.format import STATUSES, State, decoded
+from dalsegno.lang.flow.snapshot.format import STATUSES, State, decoded, traceback_key
 from dalsegno.lang.flow.snapshot.write import EFFECTS, KINDS, TAG, Entry, Kept, Mark, Packed
 from dalsegno.lang.runtime.code import FunctionCode, Op
 from dalsegno.lang.runtime.effects import Effect, ErrorValue
@@ -46,9 +47,14 @@ class Unpacker:
     """
 
     def __init__(
-        self, functions: tuple[FunctionCode, ...], heap: list[list[Packed]], values: list[Raw]
+        self,
+        functions: tuple[FunctionCode, ...],
+        heap: list[list[Packed]],
+        values: list[Raw],
+        tracebacks: Mapping[str, str],
     ) -> None:
         self.functions = functions
+        self.tracebacks = tracebacks
         self.entries = heap
         self.vacancies: list[tuple[Any, Any, Vacant]] = []
         self.needed: dict[str, None] = {}
@@ -190,7 +196,9 @@ class Unpacker:
     ) -> list[Value]:
         plain = tuple(self.value(args))
         kept = self.value(attributes)
-        return [ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), plain, kept)]
+        made = ErrorValue(code, message, kind, self.value(data), tuple(stack), tuple(classes), plain, kept)
+        traceback = self.tracebacks.get(traceback_key(made)) if self.tracebacks else None
+        return [made if traceback is None else replace(made, traceback=traceback)]
 
     def iteration(self, items: Packed, index: int) -> list[Value]:
         stored = self.lazy(items)
@@ -244,7 +252,7 @@ def restore(machine: Runner, state: State) -> Unpacker:
 
 
 def _restore(machine: Runner, state: State) -> Unpacker:
-    unpacker = Unpacker(machine.unit.functions, state.heap, state.values)
+    unpacker = Unpacker(machine.unit.functions, state.heap, state.values, state.tracebacks)
     machine.status = STATUSES[state.status] if state.status >= 0 else "failed"
     machine.frames = [_frame(machine, unpacker, packed) for packed in state.frames]
     variables = machine.globals = {}

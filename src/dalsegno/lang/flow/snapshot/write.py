@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang.flow.runtime.instructions import Iteration
-from dalsegno.lang.flow.snapshot.format import STATUSES, State
+from dalsegno.lang.flow.snapshot.format import STATUSES, State, traceback_key
 from dalsegno.lang.flow.snapshot.value_size import NOT_PLAIN, plain_size
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
@@ -52,6 +52,9 @@ SMALL = 100
 """Plain values up to this size are written inline; the JSON of larger ones is kept."""
 BLOB = 32 * 1024
 """Larger values are stored separately, if the driver offers a place for them."""
+
+MOST_TRACEBACKS = 8
+"""Tracebacks of errors that a snapshot keeps. They are for people, and a loop may collect any number of errors."""
 
 KINDS: tuple[LeafKind, ...] = ("task", "workflow", "timer", "signal")
 
@@ -108,6 +111,7 @@ class Packer:
         self.open: list[tuple[int, Value]] = []
         self.promises: set[int] = set()
         self.signals: dict[int, Promise] = {}
+        self.tracebacks: dict[str, str] = {}
 
     def value(self, value: Value, stays: bool = False) -> Packed:
         """Pack a value.
@@ -259,6 +263,8 @@ class Packer:
         return {TAG: packed}
 
     def error(self, error: ErrorValue) -> Packed:
+        if error.traceback is not None and len(self.tracebacks) < MOST_TRACEBACKS:
+            self.tracebacks[traceback_key(error)] = error.traceback
         fields = [error.code, error.message, error.type, self.whole(error.data), error.stack, error.classes]
         attributes = [self.whole(error.attributes)] if error.attributes else []
         return {TAG: [Mark.ERROR, *fields, self.whole(list(error.args)), *attributes]}
@@ -346,6 +352,7 @@ def pack_machine(machine: Runner, packer: Packer) -> State:
         result,
         error,
         _meter(machine) if machine.status == "paused" else None,
+        packer.tracebacks,
     )
 
 
