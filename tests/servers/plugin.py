@@ -2,16 +2,18 @@
 
 - ``postgres_url``: an empty database of the shared server, dropped afterwards;
 - ``redis_url``: the shared Redis, emptied;
-- ``private_postgres``, ``private_redis``: a running server for one test alone, to be killed at will;
+- ``rabbitmq_url``: an empty vhost of the shared RabbitMQ, deleted afterwards;
+- ``private_postgres``, ``private_redis``, ``private_rabbitmq``: a running server for one test alone, to be killed at will;
 - ``postgres_factory``, ``redis_factory``: the same with settings, as many as wanted;
 - ``pgbouncer``: a pooler in transaction mode in front of ``private_postgres``;
-- ``postgres_server``, ``redis_server``: the shared servers themselves.
+- ``rabbitmq_factory``: RabbitMQ with lines of rabbitmq.conf;
+- ``postgres_server``, ``redis_server``, ``rabbitmq_server``: the shared servers themselves.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,10 +22,12 @@ import pytest
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer, make_template
 from tests.servers.process import die_with_parent
+from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 from tests.servers.workspace import Workspace
 
 _database_numbers = itertools.count(1)
+_vhost_numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -56,6 +60,12 @@ def redis_server(server_workspace: Workspace) -> Iterator[RedisServer]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def rabbitmq_server(server_workspace: Workspace) -> Iterator[RabbitServer]:
+    with RabbitServer(server_workspace.new_folder("rabbit")) as server:
+        yield server
+
+
 @pytest.fixture
 def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.start()  # a test before this one may have killed it
@@ -70,6 +80,15 @@ def redis_url(redis_server: RedisServer) -> str:
     redis_server.start()
     redis_server.flush()
     return redis_server.url
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_server: RabbitServer) -> Iterator[str]:
+    rabbitmq_server.start()  # a test before this one may have killed it
+    name = f"test-{next(_vhost_numbers)}"
+    yield rabbitmq_server.create_vhost(name)
+    if rabbitmq_server.running:
+        rabbitmq_server.delete_vhost(name)
 
 
 @pytest.fixture
@@ -100,6 +119,18 @@ def redis_factory(server_workspace: Workspace) -> Iterator[Callable[..., RedisSe
 
 
 @pytest.fixture
+def rabbitmq_factory(server_workspace: Workspace) -> Iterator[Callable[..., RabbitServer]]:
+    """``rabbitmq_factory({"heartbeat": "1"})``."""
+    with ExitStack() as servers:
+
+        def make(settings: Mapping[str, str] | None = None) -> RabbitServer:
+            folder = server_workspace.new_folder("rabbit")
+            return servers.enter_context(RabbitServer(folder, settings))
+
+        yield make
+
+
+@pytest.fixture
 def private_postgres(postgres_factory: Callable[..., PostgresServer]) -> PostgresServer:
     return postgres_factory()
 
@@ -107,6 +138,11 @@ def private_postgres(postgres_factory: Callable[..., PostgresServer]) -> Postgre
 @pytest.fixture
 def private_redis(redis_factory: Callable[..., RedisServer]) -> RedisServer:
     return redis_factory()
+
+
+@pytest.fixture
+def private_rabbitmq(rabbitmq_factory: Callable[..., RabbitServer]) -> RabbitServer:
+    return rabbitmq_factory()
 
 
 @pytest.fixture

@@ -314,6 +314,7 @@ class Engine:
             self.scripts,
             queues=settings.queues,
             concurrency=settings.concurrency,
+            step_by_step=self.stack.step_by_step,
             # A worker for a single execution has no other workflows to reserve slots for.
             workflow_share=settings.workflow_share if serves_others else 1.0,
             heavy=self.heavy,

@@ -25,4 +25,9 @@ class Broker(Protocol):
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         """Lease at most ``limit`` ready tokens; wait until there is one."""
 
+    def settled(self, lease: Lease) -> None:
+        """Note that this process no longer runs a leased token: its step is committed, or the lease is handed back,
+        and what that made ready was announced before. A broker that holds the token's message acknowledges it.
+        """
+
     async def close(self) -> None: ...

@@ -41,6 +41,9 @@ class MemoryBroker:
         """Claim from the ledger once."""
         return await self.ledger.claim(worker, queues, limit)
 
+    def settled(self, lease: Lease) -> None:
+        """Do nothing: there are no messages to acknowledge."""
+
     async def close(self) -> None:
         self._wake_all()
 

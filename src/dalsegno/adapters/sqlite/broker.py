@@ -53,6 +53,9 @@ class SqliteBroker:
         finally:
             self._asked -= Counter(queues)
 
+    def settled(self, lease: Lease) -> None:
+        """Do nothing: there are no messages to acknowledge."""
+
     async def close(self) -> None:
         await self._look.close()
         self._wake_all()

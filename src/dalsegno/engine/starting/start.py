@@ -308,7 +308,9 @@ def start_task_transition(
 class LocalWorker(Protocol):
     """The worker of this process, as starts see it: it may keep the first tokens of an execution."""
 
-    def offer(self, transition: Transition, workflow: str) -> tuple[Transition, list[NewToken]]:
+    def offer(
+        self, transition: Transition, workflow: str, kind: ExecutionKind
+    ) -> tuple[Transition, list[NewToken]]:
         """Return a start that asks to keep its first tokens here, and those tokens."""
 
     def concluded(self, workflow: str, kept: list[NewToken]) -> None:
@@ -407,7 +409,7 @@ class Launcher:
         worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
-            transition, kept = worker.offer(transition, new.workflow)
+            transition, kept = worker.offer(transition, new.workflow, new.kind)
         self.stored.endings.started(new.id)
         # A cancelled caller does not cancel the commit: kept tokens are run all the same.
         then = (

@@ -62,5 +62,8 @@ class FocusedBroker:
                 async with asyncio.timeout(LONGEST_WAIT):
                     await self._changed.wait()
 
+    def settled(self, lease: Lease) -> None:
+        self.broker.settled(lease)
+
     async def close(self) -> None:
         await self.broker.close()

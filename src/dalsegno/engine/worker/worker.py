@@ -30,7 +30,7 @@ from dalsegno.engine.worker.release import TokenReleaser
 from dalsegno.engine.worker.slot_shares import UNKNOWN, HeldSlot, SlotShares, current_lease
 from dalsegno.errors import BadConfiguration, InternalError, InvalidInput, OperatorError
 from dalsegno.lang.runtime.limits import Heavy
-from dalsegno.model.execution import NewExecution
+from dalsegno.model.execution import ExecutionKind, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, may_run_long, python_queue
@@ -72,6 +72,7 @@ class Worker:
         queues: Sequence[str] = ("default",),
         concurrency: int = 100,
         continues: bool = True,
+        step_by_step: bool = False,
         workflow_share: float = 1.0,
         heavy: HeavySteps | None = None,
     ) -> None:
@@ -93,6 +94,8 @@ class Worker:
         self.continuation = Continuation(self._queues)
         self.steps_done = 0
         self._continues = continues
+        self._step_by_step = step_by_step
+        """Each node of a graph is announced by a message of its own; scripts continue all the same."""
         self.observer: Observer | None = None
         self.transactions = NO_TRANSACTIONS
         self.renamed: Callable[[], None] = lambda: None
@@ -252,6 +255,8 @@ class Worker:
                 self._launch(lease, None, name)
         if rejected:
             await self.releaser.give_back(name, rejected)
+            for lease in rejected:
+                self.broker.settled(lease)
 
     def give_up_name(self, name: str) -> None:
         """Give up a name under which tokens may be leased that the worker does not know of."""
@@ -260,12 +265,14 @@ class Worker:
 
     # -- executions started in this process -------------------------------------------------------------------
 
-    def offer(self, transition: Transition, workflow: str) -> tuple[Transition, list[NewToken]]:
+    def offer(
+        self, transition: Transition, workflow: str, kind: ExecutionKind
+    ) -> tuple[Transition, list[NewToken]]:
         """Return a start that asks to keep its first tokens here, and those tokens: a worker with free slots runs
         them without a claim. Kept tokens reserve slots until the start is ``concluded``.
         """
         room = self.concurrency - self.occupied
-        if self._stopping or not self._continues or room <= 0 or self.continuation.others_wait:
+        if self._stopping or not self._may_keep(kind) or room <= 0 or self.continuation.others_wait:
             return transition, []
         if not self.names.may_lease():
             return transition, []
@@ -277,6 +284,9 @@ class Worker:
         if kept:
             self._offered[workflow] += len(kept)
         return transition, kept
+
+    def _may_keep(self, kind: ExecutionKind) -> bool:
+        return self._continues and not (self._step_by_step and kind == "graph")
 
     def concluded(self, workflow: str, kept: list[NewToken]) -> None:
         """Release the slots reserved for a start, regardless of its outcome."""
@@ -377,7 +387,7 @@ class Worker:
                     self._runs[lease.token] = this_run
                     if slot is not None and not slot.is_long:
                         self.shares.may_run_long(slot)
-                going_on = self._continues and self.continuation.may_continue(
+                going_on = self._may_keep(lease.execution_kind) and self.continuation.may_continue(
                     hops, now - began, lease.priority, holds_few
                 )
                 if is_script(lease):
@@ -430,6 +440,7 @@ class Worker:
             self._runs.pop(lease.token, None)
             if self._called_off:
                 self._called_off.pop(lease.token, None)
+            self.broker.settled(lease)
             if self.observer is not None:
                 self.observer.stepped(lease, asyncio.get_running_loop().time() - since)
 

@@ -100,6 +100,9 @@ class PostgresBroker:
         self._vain_wakes = 0
         return leases
 
+    def settled(self, lease: Lease) -> None:
+        """Do nothing: there are no messages to acknowledge."""
+
     async def close(self) -> None:
         self._wake_all()
         if _clock() - self._unsure_at < ANSWERED_AFTER:

@@ -89,6 +89,9 @@ class MessageBroker:
             if leases:
                 return leases
 
+    def settled(self, lease: Lease) -> None:
+        """Do nothing: a message is gone once it is received."""
+
     async def close(self) -> None:
         """Do nothing: the messages outlive their clients."""
 
