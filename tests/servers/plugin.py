@@ -3,7 +3,8 @@
 - ``postgres_url``: an empty database of the shared server, dropped afterwards;
 - ``redis_url``: the shared Redis, emptied;
 - ``rabbitmq_url``: an empty vhost of the shared RabbitMQ, deleted afterwards;
-- ``private_postgres``, ``private_redis``, ``private_rabbitmq``: a running server for one test alone, to be killed at will;
+- ``private_postgres``, ``private_redis``, ``private_rabbitmq``: a running server for one test alone, to be killed at
+  will;
 - ``postgres_factory``, ``redis_factory``: the same with settings, as many as wanted;
 - ``pgbouncer``: a pooler in transaction mode in front of ``private_postgres``;
 - ``rabbitmq_factory``: RabbitMQ with lines of rabbitmq.conf;

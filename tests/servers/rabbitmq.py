@@ -20,7 +20,7 @@ from tests.servers.process import HOST, Server, ServerFailed, alive, children_of
 
 USER = "guest"
 _EPMD_FIRST = """
-if [ -n "$DS_SETPRIV" ]; then "$DS_SETPRIV" --pdeathsig KILL epmd -port "$ERL_EPMD_PORT" & else epmd -port "$ERL_EPMD_PORT" & fi
+$DS_SETPRIV epmd -port "$ERL_EPMD_PORT" &
 until epmd -port "$ERL_EPMD_PORT" -names >/dev/null 2>&1; do sleep 0.05; done
 exec "$0"
 """
@@ -67,7 +67,9 @@ class RabbitServer(Server):
         self._settings = {"listeners.tcp.local": f"{HOST}:{self.port}", **self._defaults, **(settings or {})}
         self._environment = self._make_environment()
         self._control: subprocess.Popen[str] | None = None
-        (folder / "rabbitmq.conf").write_text("".join(f"{key} = {value}\n" for key, value in self._settings.items()))
+        (folder / "rabbitmq.conf").write_text(
+            "".join(f"{key} = {value}\n" for key, value in self._settings.items())
+        )
         (folder / "enabled_plugins").write_text("[].\n")
         (folder / "rabbitmq-env.conf").write_text("")
         cookie = folder / ".erlang.cookie"
@@ -107,10 +109,10 @@ class RabbitServer(Server):
 
     def raise_memory_alarm(self) -> None:
         """Connections that publish are blocked until the alarm is cleared."""
-        self.evaluate("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})")
+        self.evaluate("vm_memory_monitor:set_vm_memory_high_watermark(0.0)")
 
     def clear_memory_alarm(self) -> None:
-        self.evaluate("rabbit_alarm:clear_alarm({resource_limit, memory, node()})")
+        self.evaluate("vm_memory_monitor:set_vm_memory_high_watermark({absolute, 2000000000})")
 
     def close_connections(self, vhost: str) -> None:
         """Close every connection to the vhost, as an operator would."""
@@ -160,14 +162,22 @@ class RabbitServer(Server):
     def _command(self) -> list[str]:
         if shutil.which("epmd") is None:
             raise ServerFailed("Erlang is not installed; tests/servers/ensure tells how")
-        return ["env", "-i", *(f"{name}={value}" for name, value in self._environment.items()), "sh", "-c", _EPMD_FIRST, str(_server_script())]
+        return [
+            "env",
+            "-i",
+            *(f"{name}={value}" for name, value in self._environment.items()),
+            "sh",
+            "-c",
+            _EPMD_FIRST,
+            str(_server_script()),
+        ]
 
     def _make_environment(self) -> dict[str, str]:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "LANG": "C.UTF-8",
-            "DS_SETPRIV": shutil.which("setpriv") or "",
+            "DS_SETPRIV": f"{setpriv} --pdeathsig KILL" if (setpriv := shutil.which("setpriv")) else "",
             "DS_NODE": self.node,
             "ERL_EPMD_PORT": str(free_port()),
             "ERL_EPMD_ADDRESS": HOST,

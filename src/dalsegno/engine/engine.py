@@ -453,8 +453,10 @@ class Engine:
             self.observer.applied(transition, applied)
         if applied.next_due is not None:
             self.timers.notice(applied.next_due)
-        if applied.ready and self.worker is not None:
-            self.worker.continuation.announced(applied.ready)
+        if applied.ready:
+            self._broker.committed(transition)
+            if self.worker is not None:
+                self.worker.continuation.announced(applied.ready)
         if applied.owes:
             self.outbox.notice()
         if self.worker is not None:

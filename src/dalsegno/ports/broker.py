@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 
 
 class Broker(Protocol):
@@ -16,6 +16,11 @@ class Broker(Protocol):
       in any order; the worker gets a lease from the ledger, so a duplicate yields nothing.
     * **B2 hint only**: losing every announcement loses no work; the reconciler announces again.
     """
+
+    def committed(self, transition: Transition) -> None:
+        """Note a commit of this process that made tokens ready, just before they are announced: a broker whose
+        messages describe a token finds here what the commit has spawned.
+        """
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None: ...
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 
 
@@ -19,6 +19,9 @@ class MemoryBroker:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self._changed = asyncio.Event()
+
+    def committed(self, transition: Transition) -> None:
+        """Do nothing: an announcement only names tokens."""
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:

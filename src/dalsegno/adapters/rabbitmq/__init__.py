@@ -1,1 +1,68 @@
-"""The broker on RabbitMQ."""
+"""The broker on RabbitMQ: announcements, messages of other programs, statuses and completions. The ledger stays the
+store's; RabbitMQ holds nothing that cannot be lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dalsegno.adapters.rabbitmq.amqp.address import SCHEMES, Address, parse_address
+from dalsegno.adapters.rabbitmq.announcements import KnownTokens
+from dalsegno.adapters.rabbitmq.broker import RabbitBroker
+from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
+from dalsegno.adapters.rabbitmq.publisher import RabbitPublisher
+from dalsegno.adapters.rabbitmq.receiver import Receiver
+from dalsegno.adapters.rabbitmq.sender import Sender
+from dalsegno.adapters.rabbitmq.server import RabbitServer
+from dalsegno.adapters.rabbitmq.topology import Topology
+from dalsegno.errors import BadConfiguration
+from dalsegno.ports.stack import Stack
+
+__all__ = [
+    "SCHEMES",
+    "Address",
+    "ForeignMessages",
+    "RabbitBroker",
+    "RabbitPublisher",
+    "RabbitServer",
+    "make_broker",
+    "open_broker",
+    "parse_address",
+]
+
+
+async def open_broker(url: str, stack: Stack) -> Stack:
+    """Return the stack with RabbitMQ as its broker.
+
+    A RabbitMQ that is away is connected to as soon as it is there. One that refuses the login, or has queues with
+    other arguments, is an error of configuration.
+    """
+    broker = await make_broker(url, stack)
+
+    async def close() -> None:
+        await broker.close()
+        await stack.close()
+
+    return replace(
+        stack,
+        broker=broker,
+        close=close,
+        servers=(*stack.servers, RabbitServer(broker)),
+        sources=(*stack.sources, broker.foreign),
+        publisher=RabbitPublisher(broker.sender),
+        step_by_step=True,
+    )
+
+
+async def make_broker(url: str, stack: Stack) -> RabbitBroker:
+    address, topology = parse_address(url), Topology()
+    sender, receiver = Sender(address, topology), Receiver(address, topology)
+    foreign = ForeignMessages(sender, receiver)
+    known = KnownTokens(stack.archive.definition_by_hash)
+    broker = RabbitBroker(stack.ledger, stack.broker, sender, receiver, foreign, known)
+    error = await sender.link.start()
+    if isinstance(error, BadConfiguration):
+        await broker.close()
+        raise error
+    await receiver.link.start()
+    return broker

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dalsegno.adapters.sqlite.ledger import SqliteLedger
 from dalsegno.adapters.sqlite.watch import Repeated
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 
 LOOK_EVERY = 5.0
 """Seconds after which a worker without announcements claims by itself."""
@@ -29,6 +29,9 @@ class SqliteBroker:
         """Queues that a worker waits for or is claiming from."""
         self._look = Repeated(self._look_for_others)
         self._listens = False
+
+    def committed(self, transition: Transition) -> None:
+        """Do nothing: an announcement only names tokens."""
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if tokens:

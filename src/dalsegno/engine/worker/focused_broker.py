@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Container, Sequence
 
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -33,6 +33,9 @@ class FocusedBroker:
 
     def follows(self, execution: str) -> bool:
         return execution in self.executions
+
+    def committed(self, transition: Transition) -> None:
+        self.broker.committed(transition)
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         """Announce tokens to all processes: timers of other executions may fire in this one."""

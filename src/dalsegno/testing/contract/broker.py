@@ -108,11 +108,12 @@ class BrokerDelivery(Topic):
     async def test_b1_at_least_once_no_more_than_the_limit(self, stack: ContractStack) -> None:
         await announce_start(stack, "a", "b", "c")
 
-        first = await take(stack, limit=2)
-        second = await take(stack, limit=2)
+        taken = [await take(stack, limit=2)]
+        while sum(map(len, taken)) < 3:
+            taken.append(await take(stack, limit=2))
 
-        assert (len(first), len(second)) == (2, 1)
-        assert {lease.token for lease in first + second} == {"a", "b", "c"}
+        assert max(map(len, taken)) <= 2
+        assert {lease.token for leases in taken for lease in leases} == {"a", "b", "c"}
 
     async def test_b1_at_least_once_worker_that_stops_waiting_takes_nothing_along(
         self, stack: ContractStack

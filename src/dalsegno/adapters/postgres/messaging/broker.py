@@ -18,7 +18,7 @@ from collections.abc import Collection, Sequence
 from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorker, WaitingWorkers, is_suspect
 from dalsegno.adapters.postgres.messaging.listener import Listener, Message
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 
 LOOK_EVERY = 15.0
@@ -66,6 +66,9 @@ class PostgresBroker:
         """
 
     # -- the port ---------------------------------------------------------------------------------------------
+
+    def committed(self, transition: Transition) -> None:
+        """Do nothing: an announcement only names tokens."""
 
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if not tokens:

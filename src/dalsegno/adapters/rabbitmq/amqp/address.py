@@ -48,7 +48,9 @@ def parse_address(url: str) -> Address:
     """Return the address of a URL. No error message contains the URL: it may hold a password."""
     parts = urlsplit(url)
     if parts.scheme.lower() not in SCHEMES:
-        raise BadConfiguration(f"the URL of the broker does not begin with amqp:// or amqps://; write {EXAMPLE}")
+        raise BadConfiguration(
+            f"the URL of the broker does not begin with amqp:// or amqps://; write {EXAMPLE}"
+        )
     try:
         port = parts.port or PORTS[parts.scheme.lower()]
     except ValueError:
@@ -102,7 +104,9 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext:
         raise BadConfiguration(f"a certificate in the URL of the broker cannot be used: {error}") from None
     verify = options.get("verify", "verify_peer")
     if verify not in {"verify_peer", "verify_none"}:
-        raise BadConfiguration("the parameter 'verify' in the URL of the broker is verify_peer or verify_none")
+        raise BadConfiguration(
+            "the parameter 'verify' in the URL of the broker is verify_peer or verify_none"
+        )
     if verify == "verify_none":
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

@@ -73,6 +73,8 @@ class Channel:
         self._consumers: dict[str, Callable[[Message], None]] = {}
         self._unconfirmed: dict[int, tuple[str, Done]] = {}
         self._published = 0
+        self._oldest = 1
+        """No message before this one is unconfirmed."""
         self._returned: set[str] = set()
 
     # -- calls --------------------------------------------------------------------------------------------------
@@ -139,21 +141,11 @@ class Channel:
         self._published += 1
         self._unconfirmed[self._published] = (properties.message_id or "", done)
         connection.write(
-            frames.publish_frames(
-                self.number, exchange, routing_key, properties, body, connection.frame_max
-            )
+            frames.publish_frames(self.number, exchange, routing_key, properties, body, connection.frame_max)
         )
 
     def _confirmed(self, tag: int, multiple: bool, outcome: Outcome) -> None:
-        if not multiple:
-            tags = [tag]
-        else:
-            tags = []
-            for each in self._unconfirmed:
-                if each > tag:
-                    break
-                tags.append(each)
-        for each in tags:
+        for each in range(self._oldest, tag + 1) if multiple else (tag,):
             entry = self._unconfirmed.pop(each, None)
             if entry is None:
                 continue
@@ -163,6 +155,8 @@ class Channel:
                 done("returned")
             else:
                 done(outcome)
+        if multiple:
+            self._oldest = max(self._oldest, tag + 1)
 
     # -- consuming ----------------------------------------------------------------------------------------------
 

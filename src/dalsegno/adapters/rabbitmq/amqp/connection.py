@@ -271,4 +271,3 @@ class Connection(asyncio.Protocol):
         if now - self._written_at >= self._heartbeat / 2:
             self.write(frames.HEARTBEAT_FRAME)
         self._beat = self.loop.call_later(self._heartbeat / 2, self._look)
-

@@ -68,7 +68,7 @@ def _bytes_of(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _field(value: Any) -> bytes:  # noqa: PLR0912 - one arm per type
+def _field(value: Any) -> bytes:
     match value:
         case bool():
             return b"t\x01" if value else b"t\x00"
@@ -181,8 +181,8 @@ class Reader:
 
     def _nested(self) -> Reader:
         inner = Reader(self.long_string())
-        inner._depth = self._depth + 1  # noqa: SLF001 - its own class
-        if inner._depth > DEEPEST:  # noqa: SLF001
+        inner._depth = self._depth + 1
+        if inner._depth > DEEPEST:
             raise ProtocolError(f"a table is nested more than {DEEPEST} levels deep")
         return inner
 

@@ -18,6 +18,7 @@ from dalsegno.adapters.rabbitmq.amqp.fields import Reader, Table, Timestamp, lon
 
 HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD, CONTENT, BODY, HEARTBEAT = 1, 2, 3, 8
+FRAME_TYPES = (METHOD, CONTENT, BODY, HEARTBEAT)
 END = 0xCE
 OVERHEAD = 8
 """Bytes of a frame besides its payload."""
@@ -107,7 +108,9 @@ _ARGUMENTS: dict[Name, tuple[str, str]] = {
     CONFIRM_SELECT_OK: ("", ""),
 }
 """Names of the arguments, and their types: octet, h: short, l: long, L: long long, s, S: strings, b: flag, table."""
-ARGUMENTS = {name: tuple(zip(names.split(), types, strict=True)) for name, (names, types) in _ARGUMENTS.items()}
+ARGUMENTS = {
+    name: tuple(zip(names.split(), types, strict=True)) for name, (names, types) in _ARGUMENTS.items()
+}
 METHODS_WITH_CONTENT = frozenset((BASIC_RETURN, BASIC_DELIVER, BASIC_GET_OK))
 
 
@@ -161,7 +164,7 @@ class FrameReader:
             while size - at >= OVERHEAD:
                 kind, channel, length = _FRAME.unpack_from(data, at)
                 end = at + 7 + length
-                if kind == 0x41 and data.startswith(b"AMQP", at):
+                if kind not in FRAME_TYPES:
                     raise ProtocolError("the server does not speak AMQP 0-9-1")
                 if end >= size:
                     break
@@ -334,4 +337,6 @@ def read_delivery(payload: bytes) -> Delivery:
     redelivered = payload[at + 8] & 1 == 1
     at += 9
     at += 1 + payload[at]  # the exchange
-    return Delivery(tag, delivery_tag, redelivered, payload[at + 1 : at + 1 + payload[at]].decode("utf-8", "replace"))
+    return Delivery(
+        tag, delivery_tag, redelivered, payload[at + 1 : at + 1 + payload[at]].decode("utf-8", "replace")
+    )

@@ -74,6 +74,9 @@ class MessageBroker:
         self._post = post
         self._ledger = ledger
 
+    def committed(self, transition: Transition) -> None:
+        """Do nothing: an announcement only names tokens."""
+
     async def offer(self, tokens: Sequence[ReadyToken]) -> None:
         await self.announce(tokens)
 

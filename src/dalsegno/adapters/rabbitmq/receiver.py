@@ -1,0 +1,185 @@
+"""What is delivered to this process: consumers of the queues it serves, and the messages it has not acknowledged.
+
+The prefetch is what the worker can run now, so that nobody hoards. Consumers exist only while somebody takes: what was
+delivered and is not taken for a moment goes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from dalsegno.adapters.rabbitmq.amqp.address import Address
+from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
+from dalsegno.adapters.rabbitmq.amqp.connection import Connection
+from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed, ConnectionLost
+from dalsegno.adapters.rabbitmq.link import Link
+from dalsegno.adapters.rabbitmq.topology import Topology, execution_queue_name
+from dalsegno.errors import DalSegnoError
+
+logger = logging.getLogger("dalsegno.rabbitmq")
+
+RETURNED_AFTER = 1.0
+"""Seconds after which messages that nobody has taken go back to their queue."""
+SLACK = 0.8
+"""The prefetch is lowered when less than this part of it is wanted: each change is a message to the broker."""
+EXACT_UP_TO = 20
+
+
+class Receiver:
+    def __init__(self, address: Address, topology: Topology) -> None:
+        self.link = Link(address, "consuming", self.set_up)
+        self.topology = topology
+        self.on_message: Callable[[], None] = lambda: None
+        self.waiting: deque[Message] = deque()
+        """Delivered, but not taken yet."""
+        self.delivered = 0
+        self._channel: Channel | None = None
+        self._served: tuple[str, ...] = ()
+        """Queues of this project that are consumed, or shall be."""
+        self._consumers: dict[str, str] = {}
+        """Queues of RabbitMQ by consumer."""
+        self._prefetch = 0
+        self._unanswered = 0
+        """Messages taken and neither acknowledged nor given back."""
+        self._returning: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changing = asyncio.Lock()
+
+    @property
+    def channel(self) -> Channel | None:
+        """The channel of the messages that are delivered now: a message belongs to the channel it came on."""
+        return self._channel
+
+    @property
+    def is_ready(self) -> bool:
+        return self.link.is_ready and self._channel is not None and self._channel.closed is None
+
+    async def set_up(self, connection: Connection) -> None:
+        """Open the channel of a new connection; what was delivered on the last one is delivered again."""
+        self.waiting.clear()
+        self._consumers.clear()
+        self._prefetch = self._unanswered = 0
+        channel = await connection.channel()
+        channel.on_cancelled = self._cancelled
+        channel.on_closed = self._closed
+        await self.topology.declare_execution_queues(channel, self._served)
+        self._channel = channel
+
+    # -- taking -------------------------------------------------------------------------------------------------
+
+    async def serve(self, queues: Iterable[str], room: int) -> None:
+        """Consume these queues, with room for so many messages more."""
+        if self._returning is not None:
+            self._returning.cancel()
+            self._returning = None
+        served = tuple(dict.fromkeys(queues))
+        wanted = {execution_queue_name(queue) for queue in served}
+        self._wish(room)
+        if wanted != set(self._consumers.values()) and self.is_ready:
+            async with self._changing:
+                await self._consume(served, wanted)
+
+    async def _consume(self, served: tuple[str, ...], wanted: set[str]) -> None:
+        channel = self._channel
+        if channel is None:
+            return
+        try:
+            await self.topology.declare_execution_queues(
+                channel, (queue for queue in served if not self.topology.knows(queue))
+            )
+            for tag, queue in list(self._consumers.items()):
+                if queue not in wanted:
+                    await channel.cancel(tag)
+                    del self._consumers[tag]
+            for queue in sorted(wanted - set(self._consumers.values())):
+                self._consumers[queue] = queue  # before the call: deliveries may come with its reply
+                await channel.consume(queue, queue, self._received)
+            self._served = served
+        except DalSegnoError as error:
+            logger.warning("RabbitMQ does not deliver: %s", error)
+            if channel.connection.lost is None:
+                channel.connection.abort(str(error))
+
+    def next(self, most: int) -> list[Message]:
+        """Return messages that were delivered, at most so many; each must be answered."""
+        taken = [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        self._unanswered += len(taken)
+        return taken
+
+    def idle(self) -> None:
+        """Note that nobody takes now."""
+        if self._returning is None and self._consumers:
+            self._returning = asyncio.get_running_loop().call_later(RETURNED_AFTER, self._return)
+
+    def ack(self, channel: Channel | None, message: Message) -> None:
+        if channel is not None and channel is self._channel:
+            self._unanswered -= 1
+            channel.ack(message.tag)
+
+    def give_back(self, channel: Channel | None, message: Message) -> None:
+        if channel is not None and channel is self._channel:
+            self._unanswered -= 1
+            channel.nack(message.tag)
+
+    async def close(self) -> None:
+        if self._returning is not None:
+            self._returning.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # -- what arrives -------------------------------------------------------------------------------------------
+
+    def _received(self, message: Message) -> None:
+        self.delivered += 1
+        self.waiting.append(message)
+        self.on_message()
+
+    def _wish(self, room: int) -> None:
+        """Ask for as many messages as can be run now, besides those that are not answered yet."""
+        channel, wanted = self._channel, self._unanswered + room
+        if channel is None or wanted == self._prefetch or wanted <= 0:
+            return
+        is_near = SLACK * self._prefetch <= wanted < self._prefetch and wanted > EXACT_UP_TO
+        if not is_near:
+            self._prefetch = wanted
+            channel.prefetch(wanted)
+
+    def _return(self) -> None:
+        """End the consumers, and give back what was delivered and not taken."""
+        self._returning = None
+        task = asyncio.get_running_loop().create_task(self._end_consumers())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end_consumers(self) -> None:
+        async with self._changing:
+            channel = self._channel
+            try:
+                for tag in list(self._consumers):
+                    if channel is not None:
+                        await channel.cancel(tag)
+                    self._consumers.pop(tag, None)
+            except (ChannelClosed, ConnectionLost):
+                return  # everything goes back by itself
+        waiting, self.waiting = self.waiting, deque()
+        for message in waiting:
+            if channel is not None:
+                channel.nack(message.tag)
+        self.on_message()  # whoever takes again meanwhile needs consumers again
+
+    def _cancelled(self, tag: str) -> None:
+        """The queue of a consumer was deleted: everything is declared again with the next connection."""
+        self._consumers.pop(tag, None)
+        if self.link.connection is not None:
+            self.link.connection.abort(f"the queue '{tag}' was deleted")
+
+    def _closed(self, error: ChannelClosed | ConnectionLost) -> None:
+        self.waiting.clear()
+        self._consumers.clear()
+        if isinstance(error, ChannelClosed) and self.link.connection is not None:
+            self.link.connection.abort(str(error), error.reply_code)
+        self.on_message()  # whoever waits looks why nothing comes

@@ -1,0 +1,508 @@
+"""RabbitBroker on a real RabbitMQ, over the ledger in memory: what is acknowledged when, and life without RabbitMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dalsegno.adapters.memory import MemoryArchive, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.rabbitmq import RabbitBroker, RabbitPublisher, RabbitServer, make_broker
+from dalsegno.adapters.rabbitmq import broker as broker_module
+from dalsegno.adapters.rabbitmq.amqp import frames
+from dalsegno.adapters.rabbitmq.amqp.address import parse_address
+from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message, Outcome
+from dalsegno.adapters.rabbitmq.amqp.connection import Connection
+from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
+from dalsegno.adapters.rabbitmq.topology import DEAD, EXECUTION, LADDER, NODE_STATUS
+from dalsegno.errors import BadConfiguration, Unavailable
+from dalsegno.model.token import Lease
+from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
+from dalsegno.testing.clock import FakeClock
+from dalsegno.testing.contract import ContractStack
+from dalsegno.testing.contract.builders import RUN, start, step, token
+from tests import servers
+from tests.waiting import come_about
+
+PATIENCE = 20.0
+
+
+@dataclass
+class Rig:
+    """One ledger, and as many processes with a broker as a test wants."""
+
+    url: str
+    stack: ContractStack
+    brokers: list[RabbitBroker] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
+    tasks: list[asyncio.Task[list[Lease]]] = field(default_factory=list)
+
+    async def process(self, options: str = "") -> RabbitBroker:
+        bare: Any = ContractStack(
+            self.stack.ledger,
+            self.stack.clock,
+            self.stack.archive,
+            broker=MemoryBroker(self.stack.ledger),  # type: ignore[arg-type]
+        )
+        broker = await make_broker(self.url + options, bare)
+        self.brokers.append(broker)
+        return broker
+
+    async def spawn(self, broker: RabbitBroker, *names: str, **options: Any) -> None:
+        """Start an execution with these tokens, and announce them."""
+        [applied] = await self.stack.apply(start(RUN, *(token(name, **options) for name in names)))
+        await broker.announce(applied.ready)
+
+    async def channel(self) -> Channel:
+        connection = await Connection.open(parse_address(self.url))
+        self.connections.append(connection)
+        channel = await connection.channel()
+        await channel.confirm()
+        return channel
+
+    async def depth(self, queue: str = EXECUTION) -> int:
+        """Messages that wait in a queue, not counting those that are delivered."""
+        channel = await self.channel()
+        count, _ = await channel.depth(queue)
+        await channel.connection.close()
+        return count
+
+    async def get(self, queue: str) -> Message:
+        channel, found = await self.channel(), list[Message]()
+
+        async def look() -> bool:
+            message = await channel.get(queue)
+            if message is not None:
+                found.append(message)
+                channel.ack(message.tag)
+            return message is not None
+
+        await come_about(look, f"a message in {queue}", PATIENCE)
+        return found[0]
+
+    async def publish(
+        self, body: bytes, properties: Properties | None = None, queue: str = EXECUTION
+    ) -> Outcome:
+        channel = await self.channel()
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        channel.publish("", queue, properties or Properties(message_id="m1"), body, done.set_result)
+        return await asyncio.wait_for(done, PATIENCE)
+
+
+@pytest.fixture
+async def rig(rabbitmq_url: str) -> AsyncIterator[Rig]:
+    clock, store = FakeClock(), MemoryStore()
+    made = Rig(rabbitmq_url, ContractStack(MemoryLedger(clock, store), clock, MemoryArchive(store, clock)))
+    yield made
+    for task in made.tasks:
+        task.cancel()
+    await asyncio.gather(*made.tasks, return_exceptions=True)
+    for broker in made.brokers:
+        await broker.close()
+    for connection in made.connections:
+        await connection.close()
+
+
+async def take(broker: RabbitBroker, limit: int = 10, worker: str = "w1", *queues: str) -> list[Lease]:
+    return await asyncio.wait_for(broker.take(worker, queues or ("default", "system"), limit), PATIENCE)
+
+
+# -- announcing and acknowledging ---------------------------------------------------------------------------------
+
+
+async def test_message_names_the_token_and_says_what_is_known_of_it(rig: Rig) -> None:
+    broker = await rig.process()
+    transition = start(RUN, token("a", priority=7))
+    broker.committed(transition)
+    [applied] = await rig.stack.apply(transition)
+    await broker.announce(applied.ready)
+
+    message = await rig.get(EXECUTION)
+
+    properties = message.properties
+    assert (properties.priority, properties.delivery_mode, properties.content_type) == (
+        7,
+        PERSISTENT,
+        "application/json",
+    )
+    said = json.loads(message.body)
+    assert said["token_id"] == "a"
+    assert said["execution_id"] == RUN
+    assert {
+        "workflow_id",
+        "current_node",
+        "workflow_definition",
+        "accumulated_context",
+        "attempt",
+        "fence",
+    } <= said.keys()
+    assert "$ref" in said["workflow_definition"]
+
+
+async def test_message_is_acknowledged_after_the_step_and_not_before(rig: Rig) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    [lease] = await take(broker)
+    await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
+    await broker.close()
+    assert await rig.depth() == 1  # its process ended before the step did
+
+    broker = await rig.process()
+    await rig.stack.ledger.release("w1", [lease])
+    [lease] = await take(broker)
+    await rig.stack.apply(step(lease))
+    broker.settled(lease)
+    await broker.close()
+    assert await rig.depth() == 0
+
+
+async def test_acknowledgement_waits_until_what_was_made_ready_is_confirmed(
+    rig: Rig, rabbitmq_server: servers.RabbitServer
+) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    [lease] = await take(broker)
+    [applied] = await rig.stack.apply(step(lease, token("b")))
+    rabbitmq_server.suspend()
+    try:
+        await broker.announce(applied.ready)
+        broker.settled(lease)
+        await asyncio.sleep(0.1)
+        assert broker.receiver._unanswered == 1
+    finally:
+        rabbitmq_server.resume()
+    await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
+    assert [lease.token for lease in await take(broker)] == ["b"]
+
+
+async def test_node_that_runs_long_is_acknowledged_while_it_runs(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "ACKNOWLEDGED_AFTER", 0.2)
+    monkeypatch.setattr(broker_module, "LOOK_FOR_LONG", 0.1)
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    [lease] = await take(broker)
+    await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
+    await rig.stack.apply(step(lease))
+    broker.settled(lease)
+
+
+async def test_message_of_a_consumed_token_announces_again_what_is_ready(rig: Rig) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    [lease] = await take(broker)
+    await rig.stack.apply(step(lease, token("b")))  # and its process dies before it announces
+    await broker.close()
+
+    other = await rig.process()
+
+    assert [lease.token for lease in await take(other, 10, "w2")] == ["b"]
+    assert await rig.depth() == 0
+
+
+async def test_message_of_a_leased_token_is_dropped(rig: Rig) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    await rig.stack.take("somebody")
+    waiting = asyncio.create_task(broker.take("w1", ["default"], 10))
+    await come_about(lambda: broker.duplicates == 1, "the message")
+    await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
+    assert not waiting.done()
+    waiting.cancel()
+    assert await rig.depth() == 0
+
+
+async def test_worker_receives_no_more_than_it_can_run(rig: Rig) -> None:
+    busy, free = await rig.process(), await rig.process()
+    await rig.spawn(busy, *(f"t{number}" for number in range(10)))
+    first = await take(busy, 2)
+    second = await take(free, 20, "w2")
+    while len(second) < 8:
+        second += await take(free, 20, "w2")
+    assert len(first) == 2
+    assert {lease.token for lease in (*first, *second)} == {f"t{number}" for number in range(10)}
+
+
+async def test_messages_that_nobody_takes_go_back(rig: Rig) -> None:
+    stopping, other = await rig.process(), await rig.process()
+    waiting = asyncio.create_task(stopping.take("w1", ["default", "system"], 10))
+    await come_about(lambda: stopping.receiver._consumers, "the consumer")
+    waiting.cancel()
+    await rig.spawn(other, "a")
+    assert [lease.token for lease in await take(other, 10, "w2")] == ["a"]
+
+
+async def test_higher_priority_goes_first(rig: Rig) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "low", priority=-3)
+    [applied] = await rig.stack.apply(start("other", token("high", priority=1_000_000)))
+    await broker.announce(applied.ready)
+    await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
+    assert [lease.token for lease in await take(broker, 1)] == ["high"]
+
+
+async def test_queues_of_users_have_queues_of_their_own(rig: Rig) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a", queue="gpu")
+    assert await rig.depth(f"{EXECUTION}.q.gpu") == 1
+    assert [lease.token for lease in await take(broker, 10, "w1", "gpu", "system")] == ["a"]
+    assert await rig.depth() == 0
+
+
+async def test_queue_with_a_name_too_long_for_rabbitmq_is_served_from_the_ledger(rig: Rig) -> None:
+    name = "q" * 250
+    broker = await rig.process()
+    waiting = asyncio.create_task(take(broker, 10, "w1", name))
+    await asyncio.sleep(0)
+    await rig.spawn(broker, "a", queue=name)
+    assert [lease.token for lease in await waiting] == ["a"]
+
+
+# -- RabbitMQ in trouble ------------------------------------------------------------------------------------------
+
+
+async def test_lost_announcement_is_found_by_an_idle_worker(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_module, "IDLE_LOOK", 0.2)
+    broker = await rig.process()
+    await rig.stack.apply(start(RUN, token("a")))
+    assert [lease.token for lease in await take(broker)] == ["a"]
+
+
+async def test_deleted_queue_is_declared_again_and_the_message_sent_again(rig: Rig) -> None:
+    broker = await rig.process()
+    channel = await rig.channel()
+    await channel.call(frames.QUEUE_DELETE, queue=EXECUTION)
+    await rig.spawn(broker, "a")
+    await come_about(lambda: broker.sender.unconfirmed == 0, "the confirmation")
+    assert await rig.depth() == 1
+    assert broker.sender.failed == 0
+
+
+async def test_worker_goes_on_when_its_queue_is_deleted(rig: Rig) -> None:
+    broker = await rig.process()
+    waiting = asyncio.create_task(take(broker))
+    await come_about(lambda: broker.receiver._consumers, "the consumer")
+    await (await rig.channel()).call(frames.QUEUE_DELETE, queue=EXECUTION)
+    await come_about(
+        lambda: broker.receiver.link.connections == 2 and broker.receiver.is_ready, "the connection"
+    )
+    await rig.spawn(broker, "a")
+    assert [lease.token for lease in await waiting] == ["a"]
+
+
+async def _publish_until_blocked(broker: RabbitBroker) -> None:
+    """The broker blocks a connection when it publishes during an alarm."""
+    publisher = RabbitPublisher(broker.sender)
+    while broker.sender.may_send():
+        await publisher.publish([OutgoingMessage("status", "0", b"{}")])
+
+
+async def test_under_an_alarm_work_is_claimed_from_the_ledger(
+    rig: Rig, rabbitmq_server: servers.RabbitServer
+) -> None:
+    broker = await rig.process()
+    waiting = asyncio.create_task(take(broker))
+    await come_about(lambda: broker.receiver._consumers, "the consumer")
+    rabbitmq_server.raise_memory_alarm()
+    try:
+        await rig.spawn(broker, "a")  # this may block the connection: the token is found all the same
+        [lease] = await waiting
+        assert lease.token == "a"
+        asking = asyncio.create_task(_publish_until_blocked(broker))
+        await come_about(lambda: "memory" in broker.sender.problem(), "the alarm")
+        await asking
+        [applied] = await rig.stack.apply(step(lease, token("b")))
+        await broker.announce(applied.ready)
+        broker.settled(lease)
+        assert [lease.token for lease in await take(broker)] == ["b"]
+        assert await RabbitPublisher(broker.sender).publish([OutgoingMessage("status", "1", b"{}")]) == 0
+    finally:
+        rabbitmq_server.clear_memory_alarm()
+    await come_about(broker.sender.may_send, "the end of the alarm")
+
+
+async def test_killed_rabbitmq_is_done_without_and_found_again(
+    rig: Rig, rabbitmq_server: servers.RabbitServer
+) -> None:
+    broker = await rig.process()
+    ready: list[bool] = []
+    RabbitPublisher(broker.sender).on_ready(lambda: ready.append(True))
+    await rig.spawn(broker, "a")
+    [lease] = await take(broker)
+    waiting = asyncio.create_task(take(broker))
+    rabbitmq_server.kill()
+    await come_about(lambda: not broker.sender.may_send(), "the loss")
+    assert "lost" in broker.sender.problem() or "cannot be reached" in broker.sender.problem()
+    [applied] = await rig.stack.apply(step(lease, token("b")))
+    await broker.announce(applied.ready)
+    broker.settled(lease)
+    assert [lease.token for lease in await waiting] == ["b"]
+
+    rabbitmq_server.start()
+
+    await come_about(lambda: broker.sender.may_send() and broker.receiver.is_ready, "the connections", 3.0)
+    assert ready
+    [applied] = await rig.stack.apply(start("second", token("c")))
+    await broker.announce(applied.ready)
+    assert "c" in [lease.token for lease in await take(broker)]
+    assert await broker.sender.topology.missing(await _connection(rig)) == []
+
+
+async def _connection(rig: Rig) -> Connection:
+    return (await rig.channel()).connection
+
+
+async def test_broker_that_is_away_at_the_start_is_no_error_but_a_wrong_password_is(rig: Rig) -> None:
+    away = Rig("amqp://guest:secret-word@127.0.0.1:1", rig.stack)
+    broker = await away.process()
+    try:
+        waiting = asyncio.create_task(take(broker))
+        await rig.spawn(broker, "a")
+        assert [lease.token for lease in await waiting] == ["a"]
+        assert "secret-word" not in broker.sender.problem()
+    finally:
+        await broker.close()
+    wrong = Rig(rig.url.replace("guest:guest", "guest:secret-word"), rig.stack)
+    with pytest.raises(BadConfiguration, match="ACCESS_REFUSED") as raised:
+        await wrong.process()
+    assert "secret-word" not in str(raised.value)
+
+
+# -- other programs -----------------------------------------------------------------------------------------------
+
+
+class Desk:
+    """An intake that answers as a test wants."""
+
+    def __init__(self, answer: Callable[[ForeignMessage], Taken]) -> None:
+        self.answer = answer
+        self.seen: list[ForeignMessage] = []
+
+    async def take(self, message: ForeignMessage) -> Taken:
+        self.seen.append(message)
+        return self.answer(message)
+
+
+async def receiving(rig: Rig, answer: Callable[[ForeignMessage], Taken]) -> tuple[RabbitBroker, Desk]:
+    broker, desk = await rig.process(), Desk(answer)
+    broker.foreign.start(desk)
+    task = asyncio.create_task(broker.take("w1", ["default", "system"], 10))
+    rig.tasks.append(task)
+    return broker, desk
+
+
+async def test_foreign_message_is_taken_in_and_acknowledged(rig: Rig) -> None:
+    broker, desk = await receiving(rig, lambda message: Taken("applied", "x"))
+    await rig.publish(
+        b'{"execution_id": "x"}', Properties(message_id="id-1", headers={"traceparent": "00-1"})
+    )
+    await come_about(lambda: broker.foreign.taken == 1, "the message")
+    await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
+    assert desk.seen == [ForeignMessage(b'{"execution_id": "x"}', EXECUTION, "id-1", {"traceparent": "00-1"})]
+    assert await rig.depth() == 0
+
+
+async def test_refused_message_is_a_dead_letter_byte_for_byte(rig: Rig) -> None:
+    await receiving(rig, lambda message: Taken("refused", "", "no node of that name", "UNKNOWN_NODE"))
+    sent = Properties(
+        message_id="id-1", user_id="guest", priority=3, correlation_id="c", headers={"mine": [1, {"a": "b"}]}
+    )
+    await rig.publish(b"\xff\x00 no JSON", sent)
+    dead = await rig.get(DEAD)
+    assert dead.body == b"\xff\x00 no JSON"
+    properties = dead.properties
+    headers = dict(properties.headers or {})
+    assert (properties.message_id, properties.priority, properties.correlation_id) == ("id-1", 3, "c")
+    assert headers.pop("x-dalsegno-reason") == "no node of that name"
+    assert headers.pop("x-dalsegno-code") == "UNKNOWN_NODE"
+    assert headers.pop("x-dalsegno-user-id") == "guest"
+    assert headers.pop("x-dalsegno-at")
+    assert headers == {"mine": [1, {"a": "b"}]}
+    assert await rig.depth() == 0
+
+
+async def test_message_over_ten_mebibytes_is_a_dead_letter(rig: Rig) -> None:
+    _, desk = await receiving(rig, lambda message: Taken("applied"))
+    body = b"x" * (11 * 1024 * 1024)
+    await rig.publish(body)
+    dead = await rig.get(DEAD)
+    assert dead.body == body
+    assert (dead.properties.headers or {})["x-dalsegno-code"] == "TOO_LARGE"
+    assert desk.seen == []
+
+
+async def test_fault_of_the_system_climbs_the_ladder_and_then_it_is_dead(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(message: ForeignMessage) -> Taken:
+        raise RuntimeError("no luck")
+
+    broker, _ = await receiving(rig, fail)
+    properties = Properties(message_id="id-1")
+    for number, (queue, _) in enumerate(LADDER):
+        await rig.publish(b"{}", properties)
+        waiting = await rig.get(queue)
+        properties = waiting.properties
+        assert (properties.headers or {})["x-dalsegno-tries"] == number + 1
+    await rig.publish(b"{}", properties)
+    dead = await rig.get(DEAD)
+    assert "no luck" in (dead.properties.headers or {})["x-dalsegno-reason"]
+    assert broker.foreign.retried == 3
+
+
+async def test_while_the_store_is_away_a_message_goes_back(rig: Rig) -> None:
+    answers: list[Taken | Exception] = [Unavailable("no store"), Taken("applied")]
+
+    def answer(message: ForeignMessage) -> Taken:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    broker, desk = await receiving(rig, answer)
+    await rig.publish(b"{}")
+    await come_about(lambda: broker.foreign.taken == 1, "the second try")
+    assert len(desk.seen) == 2
+    await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
+    assert await rig.depth(DEAD) == await rig.depth(LADDER[0][0]) == 0
+
+
+# -- statuses, and the server as people see it --------------------------------------------------------------------
+
+
+async def test_statuses_are_published_in_order_and_counted(rig: Rig) -> None:
+    broker = await rig.process()
+    publisher = RabbitPublisher(broker.sender)
+    messages = [
+        OutgoingMessage("status", f"e:{n}:running", b"%d" % n, 12, {"traceparent": "t"}) for n in range(20)
+    ]
+    assert publisher.ready()
+    assert await publisher.publish(messages) == 20
+    assert await publisher.publish([OutgoingMessage("completion", "e:21:completed", b"{}")]) == 1
+    first = await rig.get(NODE_STATUS)
+    assert (first.body, first.properties.message_id, first.properties.priority) == (b"0", "e:0:running", 10)
+    assert await rig.depth("workflow.completion") == 1
+
+
+async def test_doctor_and_metrics_see_the_queues(rig: Rig) -> None:
+    broker = await rig.process()
+    seen = RabbitServer(broker)
+    assert (seen.connected(), seen.problem(), await seen.examine()) == (True, "", [])
+    assert "guest:guest" not in seen.url
+    await rig.spawn(broker, "a")
+    await rig.publish(b"{}", queue=DEAD)
+    await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
+    figures = await seen.measure()
+    assert (figures[f"depth:{EXECUTION}"], figures[f"depth:{DEAD}"], figures["confirmed"]) == (1, 1, 1)
+    await (await rig.channel()).call(frames.QUEUE_DELETE, queue=LADDER[0][0])
+    assert await seen.examine() == [
+        f"the queue '{LADDER[0][0]}' is missing",
+        "1 dead letters wait: dalsegno dead ls",
+    ]
