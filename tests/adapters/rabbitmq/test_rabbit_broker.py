@@ -355,7 +355,7 @@ async def test_killed_rabbitmq_is_done_without_and_found_again(
     assert await broker.sender.topology.missing(await _connection(rig)) == []
 
 
-async def _connection(rig: Rig) -> Connection:
+async def _connection(rig: Rig) -> Any:
     return (await rig.channel()).connection
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -17,15 +17,26 @@ from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed, ConnectionLost, ProtocolError
 from dalsegno.adapters.rabbitmq.amqp.frames import Delivery, Frame, Method, Name, Properties
 
-if TYPE_CHECKING:
-    from dalsegno.adapters.rabbitmq.amqp.connection import Connection
-
 CALL_TIMEOUT = 10.0
 """Seconds after which a call without a reply fails."""
 
 Outcome = Literal["confirmed", "refused", "returned", "lost"]
 """What became of a published message. returned: no queue takes it. lost: the channel ended before an answer."""
 Done = Callable[[Outcome], None]
+
+
+class Carrier(Protocol):
+    """What a channel uses of its connection."""
+
+    loop: asyncio.AbstractEventLoop
+    frame_max: int
+    lost: ConnectionLost | None
+
+    def write(self, data: bytes) -> None: ...
+
+    def abort(self, reason: str, reply_code: int = 0) -> None: ...
+
+    def forget(self, channel: Channel) -> None: ...
 
 
 class Message(Struct, weakref=True):
@@ -59,7 +70,7 @@ class _Content:
 
 
 class Channel:
-    def __init__(self, connection: Connection, number: int) -> None:
+    def __init__(self, connection: Carrier, number: int) -> None:
         self.connection = connection
         self.number = number
         self.closed: ChannelClosed | ConnectionLost | None = None
