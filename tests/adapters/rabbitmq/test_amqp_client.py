@@ -89,7 +89,7 @@ async def test_prefetch_and_requeue(channel: Channel) -> None:
     await channel.consume("q", "c", received.put_nowait)
     first, second = [await asyncio.wait_for(received.get(), PATIENCE) for _ in range(2)]
     assert received.empty()
-    assert not (first.delivery.redelivered or second.delivery.redelivered)
+    assert {first.delivery.redelivered, second.delivery.redelivered} == {False}
     channel.nack(first.tag)
     channel.prefetch(10)
     others = [await asyncio.wait_for(received.get(), PATIENCE) for _ in range(4)]
@@ -189,9 +189,14 @@ async def test_alarm_is_told_and_messages_wait_until_it_is_over(
     await channel.declare_queue("q")
     rabbitmq_server.raise_memory_alarm()
     try:
-        waiting = publish(channel, b"x")
+        while (
+            not connection.blocked
+        ):  # the alarm reaches the connection a moment later, and blocks what publishes then
+            waiting = publish(channel, b"x")
+            await asyncio.wait({waiting}, timeout=0.2)
         assert "memory" in await asyncio.wait_for(told.get(), PATIENCE)
-        assert connection.blocked
+        waiting = publish(channel, b"y")
+        await asyncio.wait({waiting}, timeout=0.1)
         assert not waiting.done()
     finally:
         rabbitmq_server.clear_memory_alarm()
