@@ -65,7 +65,19 @@ def _memory(url: str, clock: Clock) -> Stack:
     archive, blobs = memory.MemoryArchive(store, clock), memory.MemoryBlobs(store)
     records = memory.MemoryRecords(store, clock)
     limits = memory.MemoryLimits(store, clock)
-    return Stack(url, ledger, broker, archive, blobs, records, clock, broker.close, limits)
+    publications = memory.MemoryPublications(store, clock)
+    return Stack(
+        url,
+        ledger,
+        broker,
+        archive,
+        blobs,
+        records,
+        clock,
+        broker.close,
+        limits,
+        publications=publications,
+    )
 
 
 async def _sqlite(url: str, clock: Clock) -> Stack:
@@ -102,6 +114,7 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
         transactions=transactions,
         expect_writable=store.expect_writable,
         when_lost=store.file.listen,
+        publications=sqlite.SqlitePublications(store),
     )
 
 
@@ -146,6 +159,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         commits_at_once=postgres.COMMITS_AT_ONCE,
         timer_interval=postgres.TIMER_INTERVAL,
         expect_writable=store.expect_writable,
+        publications=postgres.PostgresPublications(store),
     )
 
 

@@ -10,6 +10,7 @@ from dalsegno.adapters.memory import (
     MemoryBroker,
     MemoryLedger,
     MemoryLimits,
+    MemoryPublications,
     MemoryRecords,
     MemoryStore,
 )
@@ -29,6 +30,7 @@ def stack() -> ContractStack:
         MemoryBroker(ledger),
         records=MemoryRecords(store, clock),
         limits=MemoryLimits(store, clock),
+        publications=MemoryPublications(store, clock),
     )
 
 

@@ -15,6 +15,7 @@ from dalsegno.adapters.sqlite import (
     SqliteBroker,
     SqliteLedger,
     SqliteLimits,
+    SqlitePublications,
     SqliteRecords,
     SqliteStore,
 )
@@ -44,9 +45,17 @@ class SqliteStacks:
             return self.open(path)
 
         archive, blobs, broker = SqliteArchive(store), SqliteBlobs(store), SqliteBroker(ledger)
-        records, limits = SqliteRecords(store), SqliteLimits(store)
         return ContractStack(
-            ledger, self.clock, archive, blobs, broker, reopen, second, records=records, limits=limits
+            ledger,
+            self.clock,
+            archive,
+            blobs,
+            broker,
+            reopen,
+            second,
+            records=SqliteRecords(store),
+            limits=SqliteLimits(store),
+            publications=SqlitePublications(store),
         )
 
     def _as_a_crash_leaves_it(self, path: Path) -> Path:

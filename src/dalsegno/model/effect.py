@@ -285,6 +285,18 @@ class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
     data: bytes
 
 
+class TakeMessage(Struct, frozen=True, gc=False, tag=True):
+    """Take a message of another program into the execution, once.
+
+    A command that begins with one of these whose ``id`` is known is ``AlreadyApplied``. Otherwise the id is known from
+    now on, as those of signals are. ``scope``: where the message arrives; the command is ``Stale("scope")`` if that
+    scope, or one around it, has ended. One that does not exist yet is about to be opened by the command.
+    """
+
+    id: str
+    scope: str = ""
+
+
 class HurryToken(Struct, frozen=True, gc=False, tag=True):
     """Make a token ready at once that was postponed and is parked only until its time, because its task is available.
 
@@ -358,6 +370,7 @@ Effect = (
     | ResumeExecution
     | WriteOutbox
     | TakeOrder
+    | TakeMessage
     | MarkStarted
     | SaveMachine
     | SettlePromise

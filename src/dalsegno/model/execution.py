@@ -48,6 +48,8 @@ class NewExecution(Struct, frozen=True):
     kind: ExecutionKind = "graph"
     notify: bytes | None = None
     """Content of the outbox entry ``ended`` that its ending leaves; None: no entry."""
+    publishes: bool = False
+    """Its statuses and its completion are published: its creation leaves a mark of how far that has come."""
 
 
 class Ending(Struct, frozen=True, gc=False):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,34 @@ class OutgoingMessage:
     body: bytes
     priority: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Claims(Struct):
+    """Executions whose statuses the caller may publish now, and those that another process publishes."""
+
+    marks: dict[str, int]
+    """How far each is published: the number of the last event that the broker has confirmed."""
+    held: set[str]
+
+
+class Publications(Protocol):
+    """Durable marks of how far the statuses of executions are published.
+
+    An execution created with ``publishes`` has one from its creation until its completion is confirmed. Until then
+    retention does not remove it. One process publishes an execution at a time, so that order and number are kept.
+    """
+
+    async def claim(self, owner: str, executions: Sequence[str], seconds: float) -> Claims:
+        """Claim marks that nobody else holds, for so many seconds. Executions without a mark are in neither part."""
+
+    async def confirm(self, owner: str, confirmed: Mapping[str, int], ended: Collection[str] = ()) -> None:
+        """Move marks, never backwards, and give up their claims; remove the marks of ``ended``.
+
+        Marks that another process has claimed meanwhile stay as they are.
+        """
+
+    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
+        """Return executions with events that are not confirmed, by id, claimed or not."""
 
 
 class Publisher(Protocol):

@@ -10,6 +10,7 @@ from dalsegno.adapters.postgres import (
     PostgresLedger,
     PostgresLimits,
     PostgresNeighbours,
+    PostgresPublications,
     PostgresRecords,
     PostgresStore,
 )
@@ -45,6 +46,7 @@ class PostgresStacks:
             self.open,
             records=PostgresRecords(store),
             limits=PostgresLimits(store),
+            publications=PostgresPublications(store),
         )
 
     async def close(self) -> None:

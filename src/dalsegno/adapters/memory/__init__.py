@@ -4,6 +4,7 @@ from dalsegno.adapters.memory.archive import MemoryArchive
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.memory.ledger import MemoryLedger
 from dalsegno.adapters.memory.limits import MemoryLimits
+from dalsegno.adapters.memory.publications import MemoryPublications
 from dalsegno.adapters.memory.records import MemoryBlobs, MemoryRecords
 from dalsegno.adapters.memory.store import MemoryStore
 
@@ -13,6 +14,7 @@ __all__ = [
     "MemoryBroker",
     "MemoryLedger",
     "MemoryLimits",
+    "MemoryPublications",
     "MemoryRecords",
     "MemoryStore",
 ]

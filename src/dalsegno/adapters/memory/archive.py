@@ -202,7 +202,7 @@ class MemoryArchive:
 
     def _is_removable(self, execution: str, unfinished: frozenset[str]) -> bool:
         found = self.store.executions.get(execution)
-        owed = f"{execution}/ended" in self.store.outbox
+        owed = f"{execution}/ended" in self.store.outbox or execution in self.store.publications
         return found is not None and found.row.state in ENDED and not owed and execution not in unfinished
 
     def _unfinished_cleanups(self) -> frozenset[str]:

@@ -73,6 +73,14 @@ class MemoryExecution:
         self.swept = False
 
 
+class PublicationRow(msgspec.Struct):
+    """How far an execution's statuses are published, and who publishes it."""
+
+    confirmed: int = 0
+    owner: str | None = None
+    until: float = 0.0
+
+
 class MemoryStore:
     """Implements the settlement Workspace directly on its dictionaries.
 
@@ -87,6 +95,7 @@ class MemoryStore:
         self.removed: dict[str, int] = {}
         """The highest removed version of each name: its number is not used again."""
         self.outbox: dict[str, OutboxEntry] = {}
+        self.publications: dict[str, PublicationRow] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}
         self.blob_turns: dict[tuple[str, str], int] = {}
         """The turns of scripts that put blobs to which only their snapshots refer."""
@@ -246,6 +255,9 @@ class MemoryStore:
 
     def take_order(self, entry: str) -> None:
         self.outbox.pop(entry, None)
+
+    def add_publication(self, execution: str) -> None:
+        self.publications.setdefault(execution, PublicationRow())
 
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None

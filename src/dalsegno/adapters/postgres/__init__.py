@@ -9,6 +9,7 @@ from dalsegno.adapters.postgres.limits import PostgresLimits
 from dalsegno.adapters.postgres.messaging.broker import PostgresBroker
 from dalsegno.adapters.postgres.messaging.listener import Listener
 from dalsegno.adapters.postgres.messaging.neighbours import PostgresNeighbours
+from dalsegno.adapters.postgres.publications import PostgresPublications
 from dalsegno.adapters.postgres.records import PostgresBlobs, PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
@@ -23,6 +24,7 @@ __all__ = [
     "PostgresLedger",
     "PostgresLimits",
     "PostgresNeighbours",
+    "PostgresPublications",
     "PostgresRecords",
     "PostgresStore",
     "PostgresTransactions",

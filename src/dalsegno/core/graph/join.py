@@ -31,6 +31,10 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
 
 
+JOIN_TIMEOUT = 300.0
+"""Seconds that an implicit join waits for the rest after an arrival from outside; otherwise it has no timeout."""
+
+
 def skip_unit(step_input: StepInput, node: Node) -> tuple[list[Effect], list[NewEvent]]:
     """Skip the node, and a split's whole region with it; its exits close unused."""
     effects, events = close_edges(step_input, exits_of(step_input.plan, node))
@@ -109,11 +113,12 @@ def end_split(step_input: StepInput, summary: Result) -> Step:
 def merge_timeout(step_input: StepInput, arrived: int, expected: int) -> Failure:
     node = step_input.node
     what = "aggregator" if node.control == "aggregator" else "merge" if node.control == "merge" else "join"
+    timeout = node.merge_timeout if node.merge_timeout is not None else JOIN_TIMEOUT
     return Failure(
-        f"{what} '{node.id}' gave up after {node.merge_timeout:g} s with {arrived} of {expected} arrived",
+        f"{what} '{node.id}' gave up after {timeout:g} s with {arrived} of {expected} arrived",
         code="MERGE_TIMEOUT" if node.control != "aggregator" else "AGGREGATOR_TIMEOUT",
         type="TimeoutError",
-        details={"arrived": arrived, "expected": expected, "timeout": node.merge_timeout},
+        details={"arrived": arrived, "expected": expected, "timeout": timeout},
         retryable=False,
     )
 

@@ -47,10 +47,10 @@ def fan_out(
     fan = Fan(node.id, lease.token, total, window, entry, halts)
     context, pages = as_page(step_input.body.context, f"{lease.token}/page", SHARED_INLINE)
     body = msgspec.structs.replace(step_input.body, context=context)
-    effects: list[Effect] = [*stores, *pages, OpenBarrier(_barrier(step_input, fan, step_input.body))]
+    effects: list[Effect] = [*stores, *pages, OpenBarrier(split_barrier(step_input, fan, step_input.body))]
     bodies = _open_items(step_input, fan, body, items, effects)
     effects += _next_advance(step_input, msgspec.structs.replace(fan, cursor=len(items)), body)
-    record = RunRecord(lease.ready_at, step_input.started_at, lease.attempt)
+    record = RunRecord(lease.ready_at, step_input.started_at, lease.attempt, items=total)
     event = run_event("NodeCompleted", step_input, record)
     return Step(transition_of(step_input, effects, (event,)), bodies)
 
@@ -153,7 +153,7 @@ def _barrier_id(step_input: StepInput, fan: Fan) -> str:
     return barrier_id(step_input.lease.epoch, step_input.lease.scope, fan.split, fan.token)
 
 
-def _barrier(step_input: StepInput, fan: Fan, body: Body) -> BarrierSpec:
+def split_barrier(step_input: StepInput, fan: Fan, body: Body) -> BarrierSpec:
     """Return the split's barrier.
 
     Without an aggregator the split itself waits for its items, which keeps the outer scope open.

@@ -58,11 +58,11 @@ def _first_tokens(step_input: StepInput, body: Body) -> list[Effect]:
     plan = step_input.plan
     effects: list[Effect] = []
     for position, edge in enumerate(plan.entry_edges):
-        step = msgspec.structs.replace(body, path=_path(position, len(plan.entry_edges)))
+        step = msgspec.structs.replace(body, path=entry_path(position, len(plan.entry_edges)))
         effects += deliver(step_input, edge, step, source_closes=True)
     if not plan.triggers:
         for position, name in enumerate(plan.entries):
-            step = msgspec.structs.replace(body, path=_path(position, len(plan.entries)))
+            step = msgspec.structs.replace(body, path=entry_path(position, len(plan.entries)))
             effects.append(SpawnToken(entry_token(step_input, name, step)))
     if not effects:
         # A workflow that consists only of its trigger completes at once.
@@ -70,7 +70,7 @@ def _first_tokens(step_input: StepInput, body: Body) -> list[Effect]:
     return effects
 
 
-def _path(position: int, count: int) -> str:
+def entry_path(position: int, count: int) -> str:
     return f"{position:04x}" if count > 1 else ""
 
 

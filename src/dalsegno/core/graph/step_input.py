@@ -73,6 +73,8 @@ class RunRecord(Struct, frozen=True, omit_defaults=True, gc=False):
     """The working payload the run left: inline, by reference, or ``same`` as its output."""
     entries: dict[str, Raw] | None = None
     """Further context entries the run left (an aggregator's ``$<split>``)."""
+    items: int | None = None
+    """For a split: how many items it has opened, or will open."""
     tripped: bool = False
     """A split that had succeeded failed later because of an item: this is not another run."""
     signal: str | None = None

@@ -30,6 +30,16 @@ def _park_join(work: Application, row: BarrierRow, spec: BarrierSpec) -> None:
     work.rows.add_token(token)
 
 
+def _set_deadline(work: Application, row: BarrierRow, timeout: float) -> None:
+    """Give a deadline to a barrier that had none: an arrival from outside brings one."""
+    token = work.rows.token(work.execution.id, row.join)
+    if token is None or token.state != "parked":
+        return
+    token.due = row.deadline = work.now + timeout
+    work.park(token)
+    work.rows.save_token(token)
+
+
 def _join_row(work: Application, row: BarrierRow, join: NewToken) -> TokenRow:
     token = token_row(work.execution.id, join, "parked", work.now)
     token.barrier = row.id
@@ -54,6 +64,8 @@ def arrive(work: Application, effect: ResolveSlot) -> None:
         row.live += 1
         if row.live == 1:
             _park_join(work, row, spec)
+        elif row.deadline is None and spec.timeout is not None:
+            _set_deadline(work, row, spec.timeout)
     still_waiting = not _judge(work, row, spec)
     if still_waiting and effect.waiting is not None:
         work.record(effect.waiting, row.live, row.expected)

@@ -21,7 +21,7 @@ from dalsegno.core.settlement.rows import (
     TokenRow,
     started_mark,
 )
-from dalsegno.core.settlement.signals import deliver_to_token, hurry_token, post_signal
+from dalsegno.core.settlement.signals import deliver_to_token, hurry_token, post_signal, take_message
 from dalsegno.core.settlement.workspace import cancelled_event
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
@@ -50,6 +50,7 @@ from dalsegno.model.effect import (
     SettlePromise,
     SpawnToken,
     StoreOutput,
+    TakeMessage,
     TakeOrder,
     WakeMachine,
     WriteOutbox,
@@ -266,6 +267,7 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     ResumeExecution: _resume,
     WriteOutbox: _write_outbox,
     TakeOrder: _take_order,
+    TakeMessage: take_message,
     MarkStarted: _mark_started,
     SaveMachine: save_machine,
     SettlePromise: settle_promise,

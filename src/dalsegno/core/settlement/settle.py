@@ -8,7 +8,7 @@ from dalsegno.core.settlement.effects import APPLY, apply
 from dalsegno.core.settlement.machines import is_outdated, is_settled
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
 from dalsegno.core.settlement.signals import find_in_mailbox, is_asleep, is_awaited
-from dalsegno.core.settlement.workspace import Workspace, is_closed
+from dalsegno.core.settlement.workspace import Workspace, is_closed, is_over
 from dalsegno.model.effect import (
     BeginExecution,
     CreateExecution,
@@ -21,6 +21,7 @@ from dalsegno.model.effect import (
     RequestCancel,
     ResumeExecution,
     SettlePromise,
+    TakeMessage,
     TakeOrder,
     WakeMachine,
 )
@@ -145,6 +146,8 @@ def _settle_command(
         return Stale("finished")
     if transition.scope and is_closed(rows, execution.id, transition.scope):
         return Stale("scope")
+    if isinstance(first, TakeMessage) and is_over(rows, execution.id, first.scope):
+        return Stale("scope")
     if isinstance(first, PauseExecution) and execution.state == "PENDING":
         return Stale("pending")
     if _changes_nothing(first, execution, rows):
@@ -166,6 +169,8 @@ def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRo
         notify=new.notify,
     )
     rows.create_execution(execution, new)
+    if new.publishes:
+        rows.add_publication(new.id)
     if new.kind in SCRIPTED:
         rows.save_machine(MachineRow(new.id))
     return execution
@@ -188,6 +193,8 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
         case RequestCancel():
             machine = rows.machine(execution.id)
             return machine is not None and machine.cancel != ""
+        case TakeMessage(id):
+            return rows.signal(execution.id, id) is not None
         case TakeOrder(entry):
             return not rows.is_owed(entry)
         case MarkStarted():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.rows import SignalRow, TokenRow
 from dalsegno.core.settlement.workspace import Workspace, is_closed
-from dalsegno.model.effect import DeliverToToken, HurryToken, PostSignal
+from dalsegno.model.effect import DeliverToToken, HurryToken, PostSignal, TakeMessage
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.ids import arrival_id
 
@@ -77,6 +77,11 @@ def deliver_to_token(work: Application, effect: DeliverToToken) -> None:
     token = work.rows.token(work.execution.id, effect.token)
     if token is not None and is_awaited(work.rows, work.execution.id, effect):
         arrive_at_token(work, token, effect.data)
+
+
+def take_message(work: Application, effect: TakeMessage) -> None:
+    """Note the message under its id: a tombstone, as a signal leaves when it is taken."""
+    work.rows.save_signal(SignalRow(work.execution.id, effect.id, "", b"", work.execution.seq, taken=True))
 
 
 def is_asleep(rows: Workspace, execution: str, effect: HurryToken) -> bool:

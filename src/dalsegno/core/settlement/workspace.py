@@ -122,6 +122,9 @@ class Workspace(Protocol):
 
     def take_order(self, entry: str) -> None: ...
 
+    def add_publication(self, execution: str) -> None:
+        """Add the mark of how far the execution's statuses are published: nothing of it is."""
+
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None: ...
@@ -135,6 +138,18 @@ def is_closed(rows: Workspace, execution: str, scope: str) -> bool:
             return True
         barrier = rows.barrier(execution, row.barrier)
         if barrier is None or barrier.state != "waiting":
+            return True
+    return False
+
+
+def is_over(rows: Workspace, execution: str, scope: str) -> bool:
+    """Return True if the scope, or one around it, has ended; scopes that do not exist have not."""
+    for path in scope_chain(scope):
+        row = rows.scope(execution, path)
+        if row is None:
+            continue
+        barrier = rows.barrier(execution, row.barrier)
+        if row.ended or barrier is None or barrier.state != "waiting":
             return True
     return False
 

@@ -22,6 +22,7 @@ Feature = Literal[
     "archive",
     "blobs",
     "records",
+    "publications",
     "limits",
     "pending",
     "durable",

@@ -18,6 +18,7 @@ from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
+from dalsegno.ports.messages import Publications
 from dalsegno.ports.records import Records
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.builders import RUN, start
@@ -49,6 +50,7 @@ NO_BLOBS: Any = Unbound("blobs")
 NO_BROKER: Any = Unbound("broker")
 NO_RECORDS: Any = Unbound("records")
 NO_LIMITS: Any = Unbound("limits")
+NO_PUBLICATIONS: Any = Unbound("publications")
 NO_REOPEN: Any = Unbound("reopen")
 NO_SECOND: Any = Unbound("second")
 
@@ -83,6 +85,7 @@ class ContractStack:
     read_events: Callable[[str], Awaitable[list[Event]]] | None = None
     records: Records = NO_RECORDS
     limits: Limits = NO_LIMITS
+    publications: Publications = NO_PUBLICATIONS
 
     # -- committing -------------------------------------------------------------------------------------------
 

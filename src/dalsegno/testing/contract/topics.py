@@ -99,6 +99,7 @@ from dalsegno.testing.contract.ledger.time import (
     LedgerTimers,
 )
 from dalsegno.testing.contract.ledger.waking import LedgerWaking
+from dalsegno.testing.contract.messages import LedgerDeadlinesFromOutside, LedgerMessages, PublicationMarks
 from dalsegno.testing.contract.random.interleavings import ModelComparison, ScriptComparison
 from dalsegno.testing.contract.random.limits import LimitsComparison
 from dalsegno.testing.contract.random.pending import PendingComparison
@@ -165,6 +166,8 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerStartedRuns,
     LedgerOrders,
     LedgerScriptSweep,
+    LedgerMessages,
+    LedgerDeadlinesFromOutside,
     LedgerTags,
     BrokerDelivery,
     BrokerHints,
@@ -182,6 +185,7 @@ TOPICS: tuple[type[Topic], ...] = (
     ArchiveRemovedDefinitions,
     BlobStorage,
     RecordsAndLogs,
+    PublicationMarks,
     SharedClock,
     DurableStore,
     SharedStore,

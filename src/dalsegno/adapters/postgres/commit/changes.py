@@ -70,6 +70,8 @@ class Changes:
         self.signals: dict[Name, SignalRow] = {}
         self.outputs: dict[Name, bytes] = {}
         self.outbox: dict[str, tuple[str, str, bytes]] = {}
+        self.publications: list[str] = []
+        """New executions whose statuses are published."""
         self.taken_orders: dict[str, None] = {}
         self.events: list[tuple[Any, ...]] = []
         self.freed: set[str] = set()
@@ -139,6 +141,7 @@ class Changes:
             or self.left
             or self.signals
             or self.outbox
+            or self.publications
             or self.taken_orders
             or self.freed
             or self.held
@@ -202,6 +205,8 @@ class Changes:
             await self._write_joins(tx)
         if self.outbox:
             await tx.fetch("write.outbox", *columns(((name, *row) for name, row in self.outbox.items()), 4))
+        if self.publications:
+            await tx.fetch("write.publications", sorted(self.publications))
         if self.taken_orders:
             await tx.fetch("write.taken_orders", list(self.taken_orders))
         written = {flight.number for flight in self.executions.values()}

@@ -28,6 +28,7 @@ from dalsegno.model.effect import (
     SetMilestone,
     SettlePromise,
     SpawnToken,
+    TakeMessage,
     TakeOrder,
     WakeMachine,
 )
@@ -219,6 +220,12 @@ def _take_order(wanted: ReadSet, _execution: str, effect: TakeOrder) -> None:
     wanted.orders.add(effect.entry)
 
 
+def _take_message(wanted: ReadSet, execution: str, effect: TakeMessage) -> None:
+    wanted.signals.add((execution, effect.id))
+    if effect.scope:
+        wanted.scope(execution, effect.scope)
+
+
 def _one_token(wanted: ReadSet, execution: str, effect: DeliverToToken | HurryToken | MarkStarted) -> None:
     wanted.tokens.add((execution, effect.token))
 
@@ -246,6 +253,7 @@ NOTES: dict[type, Callable[[ReadSet, str, Any], None]] = {
     PostSignal: _post_signal,
     RequestCancel: _request_cancel,
     TakeOrder: _take_order,
+    TakeMessage: _take_message,
     DeliverToToken: _one_token,
     HurryToken: _one_token,
     MarkStarted: _one_token,

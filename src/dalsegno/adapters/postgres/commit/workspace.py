@@ -281,6 +281,9 @@ class PostgresWorkspace(MachineWorkspace):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.setdefault(entry, (execution, topic, data))
 
+    def add_publication(self, execution: str) -> None:
+        self.changes.publications.append(execution)
+
     def is_owed(self, entry: str) -> bool:
         try:
             return self.loaded.orders[entry] and entry not in self.changes.taken_orders

@@ -422,6 +422,12 @@ WITH
 SELECT number, extract(epoch FROM clock_timestamp())::float8
 FROM held;
 
+-- :name publications
+-- Marks of new executions: nothing of them is published.
+INSERT INTO publication (execution)
+SELECT unnest($1::text[])
+ON CONFLICT DO NOTHING;
+
 -- :name open_start
 -- A caller starts execution $1 in a transaction of its own. Waits for another caller that does the same.
 SELECT pg_advisory_xact_lock(hashtextextended($1::text, 1685286004));

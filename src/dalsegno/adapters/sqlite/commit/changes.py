@@ -121,6 +121,7 @@ class Changes:
         "outbox",
         "outputs",
         "owners",
+        "publications",
         "removed",
         "rewritten",
         "scopes",
@@ -169,6 +170,7 @@ class Changes:
         """Holders of the leases given here; they are registered once this is written."""
         self.outputs: list[Parameters] = []
         self.outbox: list[Parameters] = []
+        self.publications: list[Parameters] = []
         self.taken_orders: dict[str, None] = {}
         self.steps: list[Any] = []
         """Parameters of ``insert_step``: most events."""
@@ -196,6 +198,7 @@ class Changes:
         _each(connection, "join.save_left", [(*key, data) for key, data in self.left.items()])
         _each(connection, "history.save_output", self.outputs)
         _each(connection, "history.insert_outbox", self.outbox)
+        _each(connection, "publications.add", self.publications)
         _each(connection, "history.delivered", [(entry,) for entry in self.taken_orders])
         INSERT_STEP.run(connection, self.steps)
         INSERT_NOTE.run(connection, self.notes)

@@ -2,11 +2,12 @@
 -- anything of it exists, its id is taken and the next call continues.
 
 -- :part delivered
--- Its ending is delivered, which reads the result, and its clean-up is no dead letter and continues in no other
--- execution that may still need its state.
+-- Its ending is delivered and published, which reads the result, and its clean-up is no dead letter and continues in
+-- no other execution that may still need its state.
   AND NOT EXISTS (
       SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
   )
+  AND NOT EXISTS (SELECT 1 FROM publication WHERE publication.execution = execution.id)
   AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
   AND NOT EXISTS (
       SELECT 1

@@ -1,0 +1,51 @@
+"""MemoryPublications: marks of how far the statuses of executions are published."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from dalsegno.adapters.memory.store import MemoryStore
+from dalsegno.ports.clock import Clock
+from dalsegno.ports.messages import Claims
+
+
+class MemoryPublications:
+    def __init__(self, store: MemoryStore, clock: Clock) -> None:
+        self.store = store
+        self.clock = clock
+
+    async def claim(self, owner: str, executions: Sequence[str], seconds: float) -> Claims:
+        claims, now = Claims({}, set()), self.clock.now()
+        for execution in executions:
+            mark = self.store.publications.get(execution)
+            if mark is None:
+                continue
+            if mark.owner in (None, owner) or mark.until <= now:
+                mark.owner, mark.until = owner, now + seconds
+                claims.marks[execution] = mark.confirmed
+            else:
+                claims.held.add(execution)
+        return claims
+
+    async def confirm(self, owner: str, confirmed: Mapping[str, int], ended: Collection[str] = ()) -> None:
+        for execution in {*confirmed, *ended}:
+            mark = self.store.publications.get(execution)
+            if mark is None or mark.owner not in (None, owner):
+                continue
+            if execution in ended:
+                del self.store.publications[execution]
+            else:
+                mark.confirmed = max(mark.confirmed, confirmed[execution])
+                mark.owner = None
+
+    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
+        found = [
+            name
+            for name, mark in self.store.publications.items()
+            if name > after and self._has_more(name, mark.confirmed)
+        ]
+        return sorted(found)[:limit]
+
+    def _has_more(self, execution: str, confirmed: int) -> bool:
+        found = self.store.executions.get(execution)
+        return found is None or found.swept or found.row.seq > confirmed

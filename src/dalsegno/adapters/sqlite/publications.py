@@ -1,0 +1,48 @@
+"""SqlitePublications: marks of how far the statuses of executions are published."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping, Sequence
+
+from dalsegno.adapters.sqlite.statements import SQL
+from dalsegno.adapters.sqlite.store import SqliteStore
+from dalsegno.ports.messages import Claims
+
+
+class SqlitePublications:
+    def __init__(self, store: SqliteStore) -> None:
+        self.store = store
+
+    async def claim(self, owner: str, executions: Sequence[str], seconds: float) -> Claims:
+        now = self.store.clock.now()
+        asked = {"owner": owner, "now": now, "executions": json.dumps(list(executions))}
+
+        def claim(connection: sqlite3.Connection) -> Claims:
+            claims = Claims({}, set())
+            for execution, confirmed, is_free in connection.execute(SQL["publications.known"], asked).fetchall():
+                if is_free:
+                    claims.marks[execution] = confirmed
+                    connection.execute(SQL["publications.claim"], (owner, now + seconds, execution))
+                else:
+                    claims.held.add(execution)
+            return claims
+
+        return await self.store.write(lambda rows: claim(rows.connection))
+
+    async def confirm(self, owner: str, confirmed: Mapping[str, int], ended: Collection[str] = ()) -> None:
+        moved = [(seq, name, owner) for name, seq in confirmed.items() if name not in ended]
+        gone = [(name, owner) for name in ended]
+
+        def confirm(connection: sqlite3.Connection) -> None:
+            connection.executemany(SQL["publications.confirm"], moved)
+            connection.executemany(SQL["publications.remove"], gone)
+
+        await self.store.write(lambda rows: confirm(rows.connection))
+
+    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
+        def look(connection: sqlite3.Connection) -> list[str]:
+            return [name for (name,) in connection.execute(SQL["publications.unfinished"], (after, limit))]
+
+        return await self.store.read(look)

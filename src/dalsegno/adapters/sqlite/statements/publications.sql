@@ -1,0 +1,30 @@
+-- How far the statuses of executions are published.
+
+-- :name add
+INSERT OR IGNORE INTO publication (execution) VALUES (?);
+
+-- :name known
+-- Those of a JSON list of ids that have a mark, and whether it is free for this owner now.
+SELECT execution, confirmed, owner IS NULL OR owner = :owner OR until <= :now
+FROM json_each(:executions) AS wanted
+CROSS JOIN publication ON publication.execution = wanted.value;
+
+-- :name claim
+UPDATE publication SET owner = ?, until = ? WHERE execution = ?;
+
+-- :name confirm
+-- Moves the mark and gives up the claim, unless another owner holds it.
+UPDATE publication SET confirmed = max(confirmed, ?), owner = NULL, until = NULL
+WHERE execution = ? AND (owner IS NULL OR owner = ?);
+
+-- :name remove
+DELETE FROM publication WHERE execution = ? AND (owner IS NULL OR owner = ?);
+
+-- :name unfinished
+-- Those with events that are not confirmed, by id.
+SELECT execution
+FROM publication
+LEFT JOIN flight ON flight.id = publication.execution
+WHERE execution > ? AND (flight.id IS NULL OR flight.seq > confirmed)
+ORDER BY execution
+LIMIT ?;

@@ -1,0 +1,1 @@
+"""The messages that travel between Dal Segno and other programs, as rules without I/O."""

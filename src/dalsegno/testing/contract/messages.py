@@ -1,0 +1,170 @@
+"""Messages of other programs are taken in once, and the marks of what is published to them."""
+
+from __future__ import annotations
+
+from dalsegno.model.effect import EndScope, OpenBarrier, OpenScope, TakeMessage
+from dalsegno.model.transition import AlreadyApplied, Applied, Stale
+from dalsegno.testing.contract.builders import (
+    RUN,
+    aggregator,
+    arrive,
+    barrier,
+    command,
+    event,
+    finish,
+    last,
+    new_execution,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.stack import ContractStack
+
+
+class LedgerMessages(Topic):
+    """Messages that arrive in an execution, or begin it."""
+
+    guarantees = frozenset(("L1", "L5"))
+    needs = frozenset(("commit", "leases", "sweep"))
+
+    async def test_l1_once_for_a_message_that_arrives_twice(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        first = command(RUN, TakeMessage("m1"), token("b"), events=(event("ArrivalDropped", "b"),))
+        again = command(RUN, TakeMessage("m1"), token("c"))
+
+        [applied] = await stack.apply(first)
+
+        assert [ready.token for ready in applied.ready] == ["b"]
+        before = await stack.picture()
+        assert await stack.commit(again) == [AlreadyApplied()]
+        assert await stack.picture() == before
+
+    async def test_l1_once_also_after_what_it_spawned_is_consumed(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        await stack.apply(command(RUN, TakeMessage("m1"), token("b")))
+        await stack.apply(step((await stack.take())["b"]))
+
+        assert await stack.commit(command(RUN, TakeMessage("m1"), token("b"))) == [AlreadyApplied()]
+
+    async def test_l1_once_for_the_message_that_began_the_execution(self, stack: ContractStack) -> None:
+        await stack.apply(start(RUN, TakeMessage("m1"), token("a")))
+
+        assert await stack.commit(start(RUN, TakeMessage("m2"), token("b"))) == [AlreadyApplied()]
+        assert await stack.commit(command(RUN, TakeMessage("m1"), token("b"))) == [AlreadyApplied()]
+        assert isinstance((await stack.commit(command(RUN, TakeMessage("m2"), token("b"))))[0], Applied)
+
+    async def test_l5_one_ending_before_a_message(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        await stack.apply(command(RUN, finish()))
+
+        assert await stack.commit(command(RUN, TakeMessage("m1"), token("b"))) == [Stale("finished")]
+        assert await stack.commit(command("nobody", TakeMessage("m1"), token("b"))) == [Stale("unknown")]
+
+    async def test_l5_one_ending_of_the_scope_a_message_names(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        spec = aggregator()
+        opening = (OpenBarrier(spec), OpenScope("/s:0", spec.id, 0))
+        await stack.apply(command(RUN, TakeMessage("m1", "/s:0"), *opening, token("b", "/s:0")))
+        await stack.apply(command(RUN, TakeMessage("m2", "/s:0"), *opening, token("c", "/s:0")))
+        await stack.apply(command(RUN, EndScope("/s:0", b"1")))
+
+        late = command(RUN, TakeMessage("m3", "/s:0"), *opening, token("d", "/s:0"))
+
+        assert await stack.commit(late) == [Stale("scope")]
+        assert "d" not in await stack.tokens()
+
+
+class LedgerDeadlinesFromOutside(Topic):
+    """An arrival from outside may bring a deadline to a barrier that had none."""
+
+    guarantees = frozenset(("L6", "L7"))
+    needs = frozenset(("commit", "leases", "time"))
+
+    async def test_l7_barriers_open_once_at_a_deadline_that_came_later(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"))
+        inside, outside = barrier(expected=3), barrier(expected=3, timeout=30.0)
+        await stack.apply(step(leases["a"], arrive(inside, 0)))
+
+        [applied] = await stack.apply(command(RUN, TakeMessage("m1"), arrive(outside, 1)))
+
+        assert applied.next_due == stack.clock.now() + 30
+        assert (await stack.barriers())["merge"].deadline == stack.clock.now() + 30
+        stack.clock.advance(31)
+        assert [ready.token for ready in (await stack.ledger.wake()).ready] == ["join-merge"]
+        assert (await stack.take())["join-merge"].reason == "timeout"
+
+    async def test_l7_barriers_open_once_and_a_later_deadline_changes_nothing(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        await stack.apply(command(RUN, TakeMessage("m1"), arrive(barrier(expected=3, timeout=30.0), 0)))
+        due = stack.clock.now() + 30
+        stack.clock.advance(10)
+
+        await stack.apply(command(RUN, TakeMessage("m2"), arrive(barrier(expected=3, timeout=30.0), 1)))
+
+        assert (await stack.barriers())["merge"].deadline == due
+
+
+class PublicationMarks(Topic):
+    """How far the statuses of an execution are published."""
+
+    guarantees = frozenset(("L2", "L6", "A4"))
+    needs = frozenset(("commit", "leases", "sweep", "archive", "publications"))
+
+    async def begin_published(self, stack: ContractStack) -> None:
+        await stack.apply(start(new_execution(publishes=True), token("a")))
+
+    async def test_l2_whole_with_the_mark_of_a_published_execution(self, stack: ContractStack) -> None:
+        await self.begin_published(stack)
+        await stack.apply(start("other", token("b")))
+
+        assert await stack.publications.unfinished() == [RUN]
+        claims = await stack.publications.claim("p1", [RUN, "other", "nobody"], 10)
+        assert (claims.marks, claims.held) == ({RUN: 0}, set())
+
+    async def test_mark_is_held_by_one_process_until_it_is_confirmed(self, stack: ContractStack) -> None:
+        await self.begin_published(stack)
+        marks = stack.publications
+        await marks.claim("p1", [RUN], 10)
+
+        assert (await marks.claim("p2", [RUN], 10)).held == {RUN}
+        assert (await marks.claim("p1", [RUN], 10)).marks == {RUN: 0}
+        await marks.confirm("p2", {RUN: 9}, [RUN])
+        await marks.confirm("p1", {RUN: 1})
+
+        assert (await marks.claim("p2", [RUN], 10)).marks == {RUN: 1}
+
+    async def test_l6_nothing_stuck_when_the_process_that_publishes_dies(self, stack: ContractStack) -> None:
+        await self.begin_published(stack)
+        await stack.publications.claim("p1", [RUN], 10)
+        stack.clock.advance(11)
+
+        assert (await stack.publications.claim("p2", [RUN], 10)).marks == {RUN: 0}
+
+    async def test_unfinished_are_those_with_events_that_are_not_confirmed(self, stack: ContractStack) -> None:
+        await self.begin_published(stack)
+        marks = stack.publications
+        await marks.claim("p1", [RUN], 10)
+        await marks.confirm("p1", {RUN: 1})
+        assert await marks.unfinished() == []
+
+        await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
+        assert await marks.unfinished() == [RUN]
+        while await stack.ledger.sweep():
+            pass
+        assert await marks.unfinished() == [RUN]
+        assert await marks.unfinished(after=RUN) == []
+
+    async def test_a4_retention_waits_for_the_completion(self, stack: ContractStack) -> None:
+        await self.begin_published(stack)
+        await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
+        while await stack.ledger.sweep():
+            pass
+        later = stack.clock.now() + 10
+        assert await stack.archive.remove_ended(later) == 0
+
+        await stack.publications.claim("p1", [RUN], 10)
+        await stack.publications.confirm("p1", {RUN: 3}, [RUN])
+
+        assert (await stack.publications.claim("p1", [RUN], 10)).marks == {}
+        assert await stack.archive.remove_ended(later) == 1
