@@ -34,6 +34,7 @@ from dalsegno.lang.python.environment import imported
 from dalsegno.lang.python.program import StoredProgram, stored_program
 from dalsegno.model.definition import (
     PART_KIND,
+    VERSION_SIGN,
     Definition,
     Version,
     is_part,
@@ -165,7 +166,11 @@ class Program:
 
     def meta(self, execution: str) -> dict[str, Any]:
         """Return the value of the root ``$execution``."""
-        return {"id": execution, "workflow": self.definition.name, "version": self.definition.version}
+        return {
+            "id": execution,
+            "workflow": self.definition.name.removeprefix(VERSION_SIGN),
+            "version": self.definition.version,
+        }
 
 
 class Kept(Generic[P]):

@@ -35,6 +35,8 @@ from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
 from dalsegno.engine.upkeep.outbox import Outbox
 from dalsegno.engine.upkeep.reconciler import Reconciler
 from dalsegno.engine.upkeep.timers import Timers
+from dalsegno.engine.wire.intake import WireIntake, adopt_setting
+from dalsegno.engine.wire.publishing import Publishing, has_news
 from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_offer, task_offer, version_offer
 from dalsegno.engine.worker.directory import LiveWorkers, describe, worker_name
 from dalsegno.engine.worker.focused_broker import FocusedBroker
@@ -182,6 +184,8 @@ class Engine:
         self.outage = Outage()
         self.committer.outage = self.timers.outage = self.endings.outage = self.outage
         self.reconciler.outage = self.outbox.outage = self.outage
+        self.publishing = self._make_publishing()
+        self._intake: WireIntake | None = None
         self.worker: Worker | None = None
         self.observer: Observer | None = None
         self._broker: Broker = stack.broker
@@ -190,6 +194,24 @@ class Engine:
         self.loss: StoreLost | None = None
         """The reason why this engine has stopped permanently."""
         self._loss_listeners: list[Callable[[StoreLost], None]] = []
+
+    def _make_publishing(self) -> Publishing | None:
+        publisher, publications = self.stack.publisher, self.stack.publications
+        if publisher is None or publications is None:
+            return None
+        publishing = Publishing(self.client, publisher, publications, worker_name())
+        publishing.outage = self.outage
+        return publishing
+
+    @property
+    def intake(self) -> WireIntake:
+        """Takes messages of other programs into the ledger."""
+        if self._intake is None:
+            adopt = adopt_setting(self.settings.adopt)
+            self._intake = WireIntake(self.client, self.client.launcher, adopt)
+            if self.publishing is not None:
+                self._intake.applied = self.publishing.notice
+        return self._intake
 
     @property
     def tasks(self) -> Tasks | None:
@@ -221,11 +243,22 @@ class Engine:
             self._start_role("outbox", self.outbox.run)
         if worker:
             self._start_worker(serves_others=focus is None)
+        if self.publishing is not None:
+            self._start_role("publishing", self.publishing.run)
+        if worker or scheduler:
+            self._receive(scheduler=scheduler)
         follow_openings(self.stack, self.timers.notice if scheduler else None)
         if scheduler and self.stack.neighbours is not None:
             self._share(self.stack.neighbours)
         if scheduler and self.stack.watch is not None:
             self.stack.watch.on_upkeep(self.timers.notice, self.outbox.notice)
+
+    def _receive(self, *, scheduler: bool) -> None:
+        """Take messages of other programs in."""
+        for source in self.stack.sources:
+            source.start(self.intake)
+        if scheduler and self.stack.sources:
+            self._start_role("adopted ids", self.intake.ids.run)
 
     def _refuse_remote_queues(self) -> None:
         """Refuse queues of remote tasks: this worker could only release the tokens it would claim from them."""
@@ -408,8 +441,12 @@ class Engine:
         """Stop claiming, finish or release running steps, then close the stack. If the store is lost, running steps
         are interrupted: their results cannot be stored, and their executions may no longer exist.
         """
+        for source in self.stack.sources:
+            await source.stop()
         if self.worker is not None:
             await self.worker.stop(self.settings.grace if self.loss is None else 0.0)
+        if self.publishing is not None and self.loss is None:
+            await self.publishing.drain(self.settings.grace)
         for role in self._roles:
             role.cancel()
         for role in self._roles:
@@ -465,6 +502,8 @@ class Engine:
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
+        if self.publishing is not None and has_news(transition, applied):
+            self.publishing.notice(transition.execution)
         if self.stack.neighbours is not None:
             announce_commit(self.stack.neighbours, transition, applied)
 

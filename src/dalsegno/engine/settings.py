@@ -90,6 +90,11 @@ class EngineSettings:
     it, and is a dead letter meanwhile. ``fail``: it fails at once; for programs that are the only worker of their
     store.
     """
+    adopt: Literal["any", "known", "off"] | None = None
+    """Which messages of other programs start executions or arrive in them. ``any``: also those that carry their own
+    definition. ``known``: only with deployed definitions. ``off``: none. None: the environment's DALSEGNO_ADOPT, else
+    ``any``.
+    """
     cancel_grace: float | None = None
     """Seconds for which a cancelled or timed-out script may clean up, unless its workflow sets its own limit. None:
     no limit.

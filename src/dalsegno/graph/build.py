@@ -18,7 +18,7 @@ from dalsegno.graph.documents.document import DEFAULT_DOCUMENT_LIMITS, DocumentL
 from dalsegno.graph.documents.draft import Draft, DraftNode
 from dalsegno.graph.documents.findings import Report
 from dalsegno.graph.documents.header import Header, read_header
-from dalsegno.graph.documents.normalise import canonical_form, normalise
+from dalsegno.graph.documents.normalise import canonical_form, content_hash, normalise
 from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.graph.run_counts import analyse_runs
 from dalsegno.lang.runtime.limits import Meter
@@ -51,6 +51,16 @@ def load_graph(
     report = Report(stored=stored, meter=meter)
     draft = normalise(read_document(source, limits), default_name, report)
     return compile_graph(draft, catalog, report)
+
+
+def content_of(source: str | bytes, limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS) -> str:
+    """Return the content hash of a document without compiling it: the same in any order of keys, and without display
+    fields. Raises `InvalidDefinition` if it cannot be read."""
+    report = Report(stored=True)
+    draft = normalise(read_document(source, limits), None, report)
+    if report.failed:
+        raise InvalidDefinition(report.sorted())
+    return content_hash(draft)
 
 
 def compile_graph(draft: Draft, catalog: Catalog, report: Report) -> Compiled:

@@ -28,6 +28,9 @@ Version = int | str | None
 
 LONGEST_NAME = 200
 
+ADOPTED = "adopted-"
+"""Prefix of the content hashes of definitions that messages of other programs carried."""
+
 _ALIAS = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _LONGEST_NUMBER = 9
 _EXAMPLES = "write it like 'checkout', 'checkout@3' or 'checkout@stable'"
@@ -127,7 +130,22 @@ def part_name(workflow: str, node: str) -> str:
 
 def part_hash(name: str, source: str) -> str:
     """Return such a script's content hash. It includes the name: equal scripts of two nodes are two definitions."""
-    return sha256(f"{name}\x1f{source}".encode()).hexdigest()
+    digest = sha256(f"{name}\x1f{source}".encode()).hexdigest()
+    return ADOPTED + digest if is_adopted_name(name) else digest
+
+
+def adopted_name(name: str) -> str:
+    """Return the name under which a definition of another program's message is stored: no deployed one can have it."""
+    return VERSION_SIGN + name
+
+
+def is_adopted_name(name: str) -> bool:
+    return name.startswith(VERSION_SIGN)
+
+
+def is_adopted(hash: str) -> bool:
+    """Return True for the content hash of a definition that a message of another program carried."""
+    return hash.startswith(ADOPTED)
 
 
 def is_part(definition: Definition) -> bool:

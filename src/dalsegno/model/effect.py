@@ -289,12 +289,14 @@ class TakeMessage(Struct, frozen=True, gc=False, tag=True):
     """Take a message of another program into the execution, once.
 
     A command that begins with one of these whose ``id`` is known is ``AlreadyApplied``. Otherwise the id is known from
-    now on, as those of signals are. ``scope``: where the message arrives; the command is ``Stale("scope")`` if that
-    scope, or one around it, has ended. One that does not exist yet is about to be opened by the command.
+    now on, as those of signals are. ``scope``: where the message arrives, ``barriers``: those of the splits around it,
+    outermost first. The command is ``Stale("scope")`` if any of them has ended; those that do not exist yet are about
+    to be opened by the command.
     """
 
     id: str
     scope: str = ""
+    barriers: tuple[str, ...] = ()
 
 
 class HurryToken(Struct, frozen=True, gc=False, tag=True):

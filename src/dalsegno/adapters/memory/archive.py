@@ -18,6 +18,7 @@ from dalsegno.model.definition import (
     Needs,
     Version,
     check_alias,
+    is_adopted_name,
     no_such_version,
     read_version,
     refuse_needed,
@@ -59,7 +60,11 @@ class MemoryArchive:
         return next((found for found in self.store.definitions.values() if found.hash == hash), None)
 
     async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
-        current = ((name, number) for name, number in self.store.current.items() if name > after)
+        current = (
+            (name, number)
+            for name, number in self.store.current.items()
+            if name > after and not is_adopted_name(name)
+        )
         page = nsmallest(limit, current)
         return [structs.replace(self.store.definitions[each], source=b"") for each in page]
 

@@ -21,7 +21,9 @@ class SqlitePublications:
 
         def claim(connection: sqlite3.Connection) -> Claims:
             claims = Claims({}, set())
-            for execution, confirmed, is_free in connection.execute(SQL["publications.known"], asked).fetchall():
+            for execution, confirmed, is_free in connection.execute(
+                SQL["publications.known"], asked
+            ).fetchall():
                 if is_free:
                     claims.marks[execution] = confirmed
                     connection.execute(SQL["publications.claim"], (owner, now + seconds, execution))

@@ -30,7 +30,6 @@ from dalsegno.model.effect import Effect, EndIfLast, StoreOutput
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import Failure
 
-
 JOIN_TIMEOUT = 300.0
 """Seconds that an implicit join waits for the rest after an arrival from outside; otherwise it has no timeout."""
 

@@ -146,7 +146,7 @@ def _settle_command(
         return Stale("finished")
     if transition.scope and is_closed(rows, execution.id, transition.scope):
         return Stale("scope")
-    if isinstance(first, TakeMessage) and is_over(rows, execution.id, first.scope):
+    if isinstance(first, TakeMessage) and is_over(rows, execution.id, first):
         return Stale("scope")
     if isinstance(first, PauseExecution) and execution.state == "PENDING":
         return Stale("pending")

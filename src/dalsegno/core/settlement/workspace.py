@@ -17,7 +17,7 @@ from dalsegno.core.settlement.rows import (
     SignalRow,
     TokenRow,
 )
-from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.effect import ReplaceTags, TakeMessage
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import scope_chain
@@ -142,16 +142,14 @@ def is_closed(rows: Workspace, execution: str, scope: str) -> bool:
     return False
 
 
-def is_over(rows: Workspace, execution: str, scope: str) -> bool:
-    """Return True if the scope, or one around it, has ended; scopes that do not exist have not."""
-    for path in scope_chain(scope):
-        row = rows.scope(execution, path)
-        if row is None:
-            continue
-        barrier = rows.barrier(execution, row.barrier)
-        if row.ended or barrier is None or barrier.state != "waiting":
+def is_over(rows: Workspace, execution: str, message: TakeMessage) -> bool:
+    """Return True if the scope of a message, or one around it, has ended; those that do not exist have not."""
+    for name in message.barriers:
+        barrier = rows.barrier(execution, name)
+        if barrier is not None and barrier.state != "waiting":
             return True
-    return False
+    scopes = (rows.scope(execution, path) for path in scope_chain(message.scope))
+    return any(scope is not None and scope.ended for scope in scopes)
 
 
 def cancelled_event(

@@ -19,7 +19,7 @@ from dalsegno.core.graph.edges import deliver, gate_of, token_over
 from dalsegno.core.graph.ending import finisher, item_event, item_result
 from dalsegno.core.graph.join import JOIN_TIMEOUT
 from dalsegno.core.graph.split import split_barrier
-from dalsegno.core.graph.start import deadline_token, entry_token, entry_path
+from dalsegno.core.graph.start import deadline_token, entry_path, entry_token
 from dalsegno.core.graph.step_input import StepInput, encode_record
 from dalsegno.core.graph.token_body import (
     EMPTY,
@@ -139,7 +139,9 @@ def _check_lineage(plan: Plan, node: Node, arrival: Arrival, frames: Sequence[Fr
     around = () if arrival.kind in ("trigger", "entries") else splits_around(plan, node)
     if len(frames) != len(around):
         inside = " inside ".join(f"'{name}'" for name in reversed(around)) or "no split"
-        what = f"node '{node.id}' is inside {inside}, so the stack has {len(around)} entries, not {len(frames)}."
+        what = (
+            f"node '{node.id}' is inside {inside}, so the stack has {len(around)} entries, not {len(frames)}."
+        )
         raise InvalidMessage.at("/lineage_stack", "WRONG_LINEAGE", what)
     for number, (frame, split) in enumerate(zip(frames, around, strict=True)):
         if frame.split_node_id != split:
@@ -163,6 +165,9 @@ class Scope(Struct, frozen=True):
     """The split's token: part of the names of its barrier and its items."""
     is_open: bool
     """The split's barrier exists."""
+
+    def barrier(self, epoch: int) -> str:
+        return barrier_id(epoch, self.parent, self.frame.split_node_id, self.token)
 
     @property
     def path(self) -> str:
@@ -214,7 +219,9 @@ def begin(
         scope = Scope(frame, parent, adopted_split(new.id, parent, frame.split_node_id), is_open=False)
         scopes.append(scope)
         parent = scope.path
-    effects, events = _effects(plan, _lease(new.id, new.definition, new.priority, 0, now), message, arrival, id, scopes)
+    effects, events = _effects(
+        plan, _lease(new.id, new.definition, new.priority, 0, now), message, arrival, id, scopes
+    )
     first = (CreateExecution(new), TakeMessage(arrival.id(id), parent))
     if plan.timeout is not None:
         effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
@@ -246,7 +253,8 @@ def join(
     """Let the message arrive in a running execution."""
     lease = _lease(target.execution, target.definition, target.priority, target.epoch, now)
     effects, events = _effects(plan, lease, message, arrival, id, scopes)
-    taken = TakeMessage(arrival.id(id), scopes[-1].path if scopes else "")
+    barriers = tuple(scope.barrier(target.epoch) for scope in scopes)
+    taken = TakeMessage(arrival.id(id), scopes[-1].path if scopes else "", barriers)
     return Transition(target.execution, (taken, *effects), tuple(events), epoch=target.epoch)
 
 
@@ -281,7 +289,7 @@ def _effects(
     for scope in scopes:
         opening.open(scope)
     inner = msgspec.structs.replace(lease, token=cause, scope=scopes[-1].path if scopes else "")
-    body = Body(context, _payload(context, message, arrival), "", opening.loops)
+    body = Body(context, _payload(message, arrival), "", opening.loops)
     step_input = StepInput(plan, inner, body, now, now)
     effects: list[Effect] = [*stores, *opening.effects, *_arriving(step_input, arrival, body, now)]
     return effects, opening.events
@@ -300,7 +308,7 @@ def read_context(message: ExecutionMessage, cause: str, *, inside: bool) -> tupl
     return context, stores
 
 
-def _payload(context: Context, message: ExecutionMessage, arrival: Arrival) -> Entry:
+def _payload(message: ExecutionMessage, arrival: Arrival) -> Entry:
     sender = arrival.edge.src if arrival.edge is not None else message.from_node
     if sender and key_of(sender) in message.context:
         return reference(KEY, key_of(sender))
@@ -328,7 +336,7 @@ class _Opening:
         halts = halts_items(split)
         if not scope.is_open:
             self._open_split(split, scope, total, halts)
-        barrier = barrier_id(self.lease.epoch, scope.parent, split.id, scope.token)
+        barrier = scope.barrier(self.lease.epoch)
         self.effects.append(OpenScope(scope.path, barrier, scope.frame.item_index))
         self.loops = (*self.loops, Loop(split.id, scope.frame.item_index, total, self._item(scope), halts))
 

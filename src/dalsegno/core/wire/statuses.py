@@ -162,13 +162,14 @@ class Statuses:
         if record.items is not None and event.token is not None:
             self._splits[event.token[:SCOPE_TOKEN]] = (event.node, record.items)
         has_failed = event.kind == "NodeFailed"
+        output = bytes(record.output)
         yield Status(
             event.seq,
             event.node,
             "failed" if has_failed else "success",
             event.at,
             event.scope,
-            None if has_failed or not record.output else Raw(bytes(record.output)),
+            Raw(output) if output and not has_failed else None,
             None if has_failed else record.output_ref,
             _error(record.error) if has_failed else None,
             _duration(event, record),
@@ -199,7 +200,9 @@ class Statuses:
             return
         resume_at = _milliseconds(record.resume_at)
         details: dict[str, Any] = {"resume_at": resume_at} if resume_at is not None else {}
-        details |= {key: found for key, found in (("signal", record.signal), ("child", record.child)) if found}
+        details |= {
+            key: found for key, found in (("signal", record.signal), ("child", record.child)) if found
+        }
         if record.due is not None:
             details["due"] = _milliseconds(record.due)
         yield Status(
@@ -362,8 +365,6 @@ def completion_body(names: Names, completion: Completion, context: Mapping[str, 
     )
 
 
-def stored_elsewhere(id: str, url: str) -> Raw:
+def value_reference(id: str, url: str) -> Raw:
     """Return what a message carries instead of a value over `INLINE` bytes."""
     return Raw(encode({"$ref": id, "url": url}))
-
-

@@ -56,6 +56,8 @@ class NewCredential:
     workflows: Sequence[str] = ()
     sent_as: str = ""
     description: str = ""
+    adoptable: bool = False
+    """Definitions that messages of other programs carry may use it."""
 
     def check(self) -> None:
         """Raise InvalidInput, which names the place and never a value."""
@@ -110,14 +112,14 @@ class Stored(Struct, frozen=True):
     description: str = ""
     needs_approval: bool = False
     """False in records older than approvals, which have a grace period."""
+    adoptable: bool = False
 
     def bound_to(self, name: str, field: str) -> bytes:
         """Return the context that a sealed value is bound to. A change of any part of it in the store makes the value
         unreadable.
         """
-        return msgspec.json.encode(
-            ["dalsegno/credential/1", name, field, self.type, self.hosts, self.workflows, self.sent_as]
-        )
+        parts = ["dalsegno/credential/1", name, field, self.type, self.hosts, self.workflows, self.sent_as]
+        return msgspec.json.encode([*parts, "adoptable"] if self.adoptable else parts)
 
     @property
     def is_for_any_workflow(self) -> bool:
@@ -150,6 +152,7 @@ class CredentialInfo:
     version: int
     created_at: float
     changed_at: float
+    adoptable: bool = False
 
 
 class SavedCredential(NamedTuple):

@@ -26,7 +26,7 @@ from dalsegno.errors import (
     InvalidInput,
     SecretUnreadable,
 )
-from dalsegno.model.definition import PART_SIGN, Definition, is_part
+from dalsegno.model.definition import PART_SIGN, Definition, is_adopted, is_part
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Record, Records
@@ -125,6 +125,8 @@ class Vault:
         """Return True if a definition may use the credential. Its name alone does not suffice: its content must be
         approved. Raises DefinitionNotApproved.
         """
+        if is_adopted(definition):
+            return stored.adoptable
         if stored.is_for_any_workflow:
             return True
         if not definition:
@@ -219,7 +221,16 @@ class Vault:
 
 def _sealed(new: NewCredential, values: Mapping[str, str], key: SecretKey) -> Stored:
     hosts, workflows = tuple(map(str.lower, new.hosts)), tuple(new.workflows)
-    empty = Stored(new.type, {}, hosts, workflows, new.sent_as, new.description, needs_approval=True)
+    empty = Stored(
+        new.type,
+        {},
+        hosts,
+        workflows,
+        new.sent_as,
+        new.description,
+        needs_approval=True,
+        adoptable=new.adoptable,
+    )
     fields = {field: key.seal(value, empty.bound_to(new.name, field)) for field, value in values.items()}
     return msgspec.structs.replace(empty, fields=fields)
 
@@ -238,6 +249,7 @@ def _info(record: Record) -> CredentialInfo:
         version=record.version,
         created_at=record.created_at,
         changed_at=record.changed_at,
+        adoptable=stored.adoptable,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 from msgspec import Raw
 
 from dalsegno.core.graph.start import StartReply, begun, start
@@ -33,6 +34,7 @@ from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT
 from dalsegno.model.definition import Version
+from dalsegno.model.effect import CreateExecution
 from dalsegno.model.execution import ExecutionKind, NewExecution
 from dalsegno.model.ids import derive, execution_id_for_key, new_execution_id
 from dalsegno.model.limits import LONGEST_KEY, Concurrency, read_concurrency
@@ -404,8 +406,9 @@ class Launcher:
         it can.
         """
         if options is not None and options.connection is not None:
-            return await self._commit_with_the_caller(options.connection, transition)
+            return await self._commit_with_the_caller(options.connection, self._published(transition))
         self.announce(new.id)
+        transition = self._published(transition)
         worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
@@ -418,6 +421,18 @@ class Launcher:
         return await self.stored.committer.commit(
             transition, wait_for_store=False, then=then, workflow=new.workflow
         )
+
+    def _published(self, transition: Transition) -> Transition:
+        """Return a start that leaves a mark of what is published, if this stack publishes what graphs do."""
+        first = transition.effects[0]
+        if self.stored.stack.publisher is None or not isinstance(first, CreateExecution):
+            return transition
+        if first.execution.kind != "graph":
+            return transition
+        made = msgspec.structs.replace(
+            first, execution=msgspec.structs.replace(first.execution, publishes=True)
+        )
+        return msgspec.structs.replace(transition, effects=(made, *transition.effects[1:]))
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:
         """Commit in the caller's own transaction: the execution becomes visible when that is committed, and never if

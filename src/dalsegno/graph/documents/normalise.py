@@ -34,6 +34,16 @@ def canonical_form(draft: Draft) -> tuple[bytes, str]:
     return _dump(display) if display is not program else dumped, sha256(dumped).hexdigest()
 
 
+def content_hash(draft: Draft) -> str:
+    """Return the hash of the program as other programs send it: independent also of the order of keys."""
+    program, _ = _arrange(draft)
+    try:
+        dumped = msgspec.json.encode(program, order="deterministic")
+    except OverflowError:
+        dumped = json.dumps(program, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
+    return sha256(dumped).hexdigest()
+
+
 def _arrange(draft: Draft) -> tuple[_Object, _Object]:
     """Return the document without and with display fields; the same object twice if it has none."""
     whole = {**draft.fields, "name": draft.name}

@@ -65,14 +65,27 @@ class LedgerMessages(Topic):
         await stack.begin(token("a"))
         spec = aggregator()
         opening = (OpenBarrier(spec), OpenScope("/s:0", spec.id, 0))
-        await stack.apply(command(RUN, TakeMessage("m1", "/s:0"), *opening, token("b", "/s:0")))
-        await stack.apply(command(RUN, TakeMessage("m2", "/s:0"), *opening, token("c", "/s:0")))
+        await stack.apply(command(RUN, TakeMessage("m1", "/s:0", (spec.id,)), *opening, token("b", "/s:0")))
+        await stack.apply(command(RUN, TakeMessage("m2", "/s:0", (spec.id,)), *opening, token("c", "/s:0")))
         await stack.apply(command(RUN, EndScope("/s:0", b"1")))
 
-        late = command(RUN, TakeMessage("m3", "/s:0"), *opening, token("d", "/s:0"))
+        late = command(RUN, TakeMessage("m3", "/s:0", (spec.id,)), *opening, token("d", "/s:0"))
 
         assert await stack.commit(late) == [Stale("scope")]
         assert "d" not in await stack.tokens()
+
+    async def test_l5_one_ending_of_the_split_a_message_names(self, stack: ContractStack) -> None:
+        await stack.begin(token("a"))
+        spec = aggregator(expected=1)
+        opening = (OpenBarrier(spec), OpenScope("/s:0", spec.id, 0))
+        await stack.apply(
+            command(RUN, TakeMessage("m1", "/s:0", (spec.id,)), *opening, EndScope("/s:0", b"1"))
+        )
+
+        opening = (OpenBarrier(spec), OpenScope("/s:1", spec.id, 1))
+        late = command(RUN, TakeMessage("m2", "/s:1", (spec.id,)), *opening, token("d", "/s:1"))
+
+        assert await stack.commit(late) == [Stale("scope")]
 
 
 class LedgerDeadlinesFromOutside(Topic):
@@ -94,7 +107,9 @@ class LedgerDeadlinesFromOutside(Topic):
         assert [ready.token for ready in (await stack.ledger.wake()).ready] == ["join-merge"]
         assert (await stack.take())["join-merge"].reason == "timeout"
 
-    async def test_l7_barriers_open_once_and_a_later_deadline_changes_nothing(self, stack: ContractStack) -> None:
+    async def test_l7_barriers_open_once_and_a_later_deadline_changes_nothing(
+        self, stack: ContractStack
+    ) -> None:
         await stack.begin(token("a"))
         await stack.apply(command(RUN, TakeMessage("m1"), arrive(barrier(expected=3, timeout=30.0), 0)))
         due = stack.clock.now() + 30
@@ -141,7 +156,9 @@ class PublicationMarks(Topic):
 
         assert (await stack.publications.claim("p2", [RUN], 10)).marks == {RUN: 0}
 
-    async def test_unfinished_are_those_with_events_that_are_not_confirmed(self, stack: ContractStack) -> None:
+    async def test_unfinished_are_those_with_events_that_are_not_confirmed(
+        self, stack: ContractStack
+    ) -> None:
         await self.begin_published(stack)
         marks = stack.publications
         await marks.claim("p1", [RUN], 10)

@@ -222,6 +222,7 @@ def _take_order(wanted: ReadSet, _execution: str, effect: TakeOrder) -> None:
 
 def _take_message(wanted: ReadSet, execution: str, effect: TakeMessage) -> None:
     wanted.signals.add((execution, effect.id))
+    wanted.barriers.update((execution, barrier) for barrier in effect.barriers)
     if effect.scope:
         wanted.scope(execution, effect.scope)
 

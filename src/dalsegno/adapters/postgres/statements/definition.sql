@@ -53,11 +53,12 @@ ORDER BY created_at, name, version
 LIMIT 1;
 
 -- :name page
--- The next names and their current versions; sources, which may be long, are not read.
+-- The next names and their current versions; sources, which may be long, are not read. Names that begin with @ were
+-- not deployed: messages of other programs carried them.
 SELECT definition.name, definition.version, hash, kind, ''::bytea, created_at
 FROM definition_name
 JOIN definition ON definition.name = definition_name.name AND definition.version = definition_name.current
-WHERE definition_name.name > $1
+WHERE definition_name.name > $1 AND (definition_name.name < '@' OR definition_name.name >= 'A')
 ORDER BY definition_name.name
 LIMIT $2;
 

@@ -37,11 +37,12 @@ ORDER BY created_at, name, version
 LIMIT 1;
 
 -- :name page
--- The next names and their current versions; sources, which may be long, are not read.
+-- The next names and their current versions; sources, which may be long, are not read. Names that begin with @ were
+-- not deployed: messages of other programs carried them.
 SELECT definition_current.name, definition_current.version, hash, kind, x'', created_at
 FROM definition_current
 JOIN definition USING (name, version)
-WHERE definition_current.name > ?
+WHERE definition_current.name > ? AND (definition_current.name < '@' OR definition_current.name >= 'A')
 ORDER BY definition_current.name
 LIMIT ?;
 

@@ -1,0 +1,365 @@
+"""Intake: messages of other programs, taken into the ledger.
+
+- A message starts the execution it names, or arrives in it; the rules are in ``core.wire.adoption``.
+- The archive is asked first: an ended execution, or one that retention has removed, is never started again.
+- A definition that a message carries is kept by its content hash, under a name that no deployed one can have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Literal, TypeVar, cast, get_args
+
+from msgspec import Raw
+
+from dalsegno.core.wire.adoption import (
+    Scope,
+    Target,
+    adopted_split,
+    arrival_of,
+    barrier_prefix,
+    begin,
+    check_total,
+    join,
+)
+from dalsegno.core.wire.execution_message import (
+    ExecutionMessage,
+    InvalidMessage,
+    Reference,
+    identity_of,
+    read_message,
+    reference_in,
+)
+from dalsegno.engine.definitions import Definitions, Program, store_parts
+from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.starting.start import Launcher, check_input
+from dalsegno.engine.steps.values import refuse_large
+from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
+from dalsegno.engine.wire.adopted_ids import AdoptedIds
+from dalsegno.errors import (
+    BadConfiguration,
+    Finding,
+    InternalError,
+    InvalidDefinition,
+    InvalidInput,
+    LimitExceeded,
+    NotFound,
+)
+from dalsegno.graph.build import Compiled, content_of
+from dalsegno.model.definition import ADOPTED, adopted_name, is_adopted, is_part
+from dalsegno.model.event import Event
+from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
+from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
+from dalsegno.ports.ledger import Inspection
+from dalsegno.ports.messages import ForeignMessage, Taken
+
+Adopt = Literal["any", "known", "off"]
+ADOPT_VARIABLE = "DALSEGNO_ADOPT"
+WORKFLOW_ID = "workflow_id"
+"""Tag of an adopted execution: the id of the workflow in the master's words."""
+INLINE_BYTES = 65_536
+"""Bytes of a message that is read in the event loop; larger ones are read in a thread."""
+ATTEMPTS = 5
+"""How often a message is planned again because another one was faster."""
+REMEMBERED = 1_000
+
+T = TypeVar("T")
+
+
+def adopt_setting(chosen: Adopt | None) -> Adopt:
+    """Return what is adopted: the setting, else the environment's, else ``any``."""
+    named = chosen if chosen is not None else os.environ.get(ADOPT_VARIABLE, "").strip().lower() or "any"
+    if named in get_args(Adopt):
+        return cast(Adopt, named)
+    raise BadConfiguration(f"{ADOPT_VARIABLE} is {named!r}; write any, known or off")
+
+
+class Recent(OrderedDict[Any, T]):
+    """The newest entries of a cache."""
+
+    def put(self, key: Any, found: T) -> T:
+        self[key] = found
+        self.move_to_end(key)
+        while len(self) > REMEMBERED:
+            self.popitem(last=False)
+        return found
+
+
+class WireIntake:
+    """The implementation of ``ports.messages.Intake``."""
+
+    def __init__(self, stored: StoredExecutions, launcher: Launcher, adopt: Adopt) -> None:
+        self.stored = stored
+        self.launcher = launcher
+        self.adopt = adopt
+        self.ids = AdoptedIds(stored.stack.records, stored.stack.archive, stored.stack.ledger)
+        self.applied: Callable[[str], None] = lambda execution: None
+        """Called with every execution that a message has changed."""
+        self._programs: Recent[Program] = Recent()
+        """Definitions that messages carried, by the digest of their bytes."""
+        self._contents: Recent[str] = Recent()
+        """Content hashes of stored definitions, and of definitions that messages carried."""
+        self._splits: Recent[tuple[str, int]] = Recent()
+        """Tokens of open splits, and how many items they have."""
+
+    async def take(self, message: ForeignMessage) -> Taken:
+        execution = ""
+        try:
+            parsed = await _off_loop(len(message.body), lambda: read_message(message.body))
+            execution = parsed.execution_id
+            return await self._take(message, parsed)
+        except InvalidMessage as refusal:
+            return Taken("refused", execution, str(refusal), refusal.code)
+
+    async def _take(self, message: ForeignMessage, parsed: ExecutionMessage) -> Taken:
+        execution = parsed.execution_id
+        if parsed.token_id:
+            return Taken("duplicate", execution)  # the ledger has that token, and counts
+        if self.adopt == "off":
+            raise InvalidMessage(
+                "ADOPTION_OFF", f"Messages of other programs are not taken in ({ADOPT_VARIABLE}=off)."
+            )
+        for _ in range(ATTEMPTS):
+            view = await self.stored.stack.archive.outline(execution)
+            if view is not None:
+                taken = await self._join(message, parsed, view)
+            elif await self.ids.has(execution):
+                return Taken("duplicate", execution)
+            else:
+                taken = await self._begin(message, parsed)
+            if taken is not None:
+                return taken
+        raise InternalError(f"a message for execution {execution} was overtaken {ATTEMPTS} times")
+
+    # -- starts -----------------------------------------------------------------------------------------------
+
+    async def _begin(self, message: ForeignMessage, parsed: ExecutionMessage) -> Taken | None:
+        program = await self._program(parsed)
+        arrival = arrival_of(program.plan, parsed, timer=message.timer)
+        new = await self._new(message, parsed, program)
+        now = self.stored.stack.ledger.now()
+        identity = identity_of(message.body, message.identity)
+        transition = begin(program.plan, new, parsed, arrival, identity, now)
+        outcome = await self.launcher.commit_first(new, transition)
+        if isinstance(outcome, Refused):
+            raise InvalidMessage("REFUSED", f"The store cannot hold the message: {outcome.message}")
+        if not isinstance(outcome, Applied):
+            return None
+        await self.ids.add(new.id)
+        return self._applied(new.id)
+
+    async def _new(self, message: ForeignMessage, parsed: ExecutionMessage, program: Program) -> NewExecution:
+        raw, definition = parsed.trigger, program.definition
+        stored = self.stored
+        try:
+            refuse_large(raw, "the start payload", stored.limits)
+            await check_input(program, raw, stored.limits, stored.offload, stored.in_thread)
+        except (InvalidInput, LimitExceeded) as error:
+            found = [_below("/accumulated_context/$trigger", each) for each in getattr(error, "findings", ())]
+            raise InvalidMessage("INVALID_INPUT", str(error).partition("\n")[0], found) from None
+        tags = [(WORKFLOW_ID, parsed.workflow_id)]
+        parent = message.headers.get(TRACEPARENT)
+        if parent is not None and read_traceparent(parent) is not None:
+            tags.append((TRACEPARENT, parent))
+        return NewExecution(
+            id=parsed.execution_id,
+            workflow=definition.name,
+            version=definition.version,
+            definition=definition.hash,
+            input=raw,
+            created_at=stored.stack.ledger.now(),
+            tags=tuple(sorted(tags)),
+        )
+
+    # -- arrivals ---------------------------------------------------------------------------------------------
+
+    async def _join(
+        self, message: ForeignMessage, parsed: ExecutionMessage, view: ExecutionView
+    ) -> Taken | None:
+        duplicate = Taken("duplicate", view.id)
+        if view.state in ENDED:
+            return duplicate
+        if view.kind != "graph":
+            raise InvalidMessage.at("/execution_id", "NOT_A_GRAPH", f"execution {view.id} is no graph.")
+        await self._expect_same_definition(parsed, view)
+        program = await self.stored.definitions.by_hash(view.definition)
+        arrival = arrival_of(program.plan, parsed, timer=message.timer)
+        if arrival.kind in ("trigger", "entries") and not await self._was_adopted(view.id):
+            return duplicate  # its start has started all of them
+        scopes = await self._scopes(parsed, view)
+        target = Target(view.id, view.definition, view.priority, view.epoch)
+        identity = identity_of(message.body, message.identity)
+        now = self.stored.stack.ledger.now()
+        transition = join(program.plan, target, parsed, arrival, identity, scopes, now)
+        outcome = await self.stored.committer.commit(transition, wait_for_store=False)
+        match outcome:
+            case Applied():
+                for scope in scopes:
+                    self._remember(view.id, scope)
+                return self._applied(view.id)
+            case AlreadyApplied() | Stale("finished" | "scope"):
+                return duplicate
+            case Refused(reason):
+                raise InvalidMessage("REFUSED", f"The store cannot hold the message: {reason}")
+            case _:
+                return None
+
+    async def _was_adopted(self, execution: str) -> bool:
+        """Return True if a message has begun the execution: it then started only what the message named."""
+        first: list[Event] = await self.stored.stack.archive.events(execution, 0, 1)
+        return bool(first) and first[0].data is not None and b'"adopted":{' in first[0].data
+
+    async def _scopes(self, parsed: ExecutionMessage, view: ExecutionView) -> list[Scope]:
+        """Return the scopes that the lineage names, as far as they are open."""
+        found: list[Scope] = []
+        parent, inspection = "", None
+        for number, frame in enumerate(parsed.frames):
+            known = self._splits.get((view.id, parent, frame.split_node_id))
+            if known is None:
+                inspection = inspection or await self.stored.stack.ledger.inspect(view.id)
+                known = _open_split(inspection, view.epoch, parent, frame.split_node_id)
+            if known is not None:
+                check_total(number, frame, known[1])
+                token = known[0]
+            else:
+                token = adopted_split(view.id, parent, frame.split_node_id)
+            scope = Scope(frame, parent, token, is_open=known is not None)
+            found.append(scope)
+            parent = scope.path
+        return found
+
+    def _remember(self, execution: str, scope: Scope) -> None:
+        key = (execution, scope.parent, scope.frame.split_node_id)
+        self._splits.put(key, (scope.token, scope.frame.total_items))
+
+    def _applied(self, execution: str) -> Taken:
+        self.applied(execution)
+        return Taken("applied", execution)
+
+    # -- definitions ------------------------------------------------------------------------------------------
+
+    async def _program(self, parsed: ExecutionMessage) -> Program:
+        """Return the definition of a message that starts an execution; one that it carries is stored."""
+        try:
+            reference = reference_in(parsed.workflow_definition)
+            if reference is not None:
+                return await self._referred(reference)
+            return await self._carried(parsed.workflow_definition)
+        except InvalidDefinition as error:
+            found = [
+                _below("/workflow_definition", each) for each in error.findings if each.severity == "error"
+            ]
+            raise InvalidMessage("INVALID_DEFINITION", "The definition does not validate.", found) from None
+
+    async def _referred(self, reference: Reference) -> Program:
+        definitions = self.stored.definitions
+        try:
+            if reference.hash is not None:
+                program = await definitions.any_by_hash(reference.hash)
+            else:
+                program = await definitions.by_name(str(reference.name), reference.version)
+        except (NotFound, InvalidInput) as error:
+            raise InvalidMessage.at("/workflow_definition", "UNKNOWN_DEFINITION", str(error)) from None
+        if not isinstance(program, Program) or is_part(program.definition):
+            what = f"'{program.definition.name}' is no graph."
+            raise InvalidMessage.at("/workflow_definition", "NOT_A_GRAPH", what)
+        if self.adopt == "known" and is_adopted(program.definition.hash):
+            raise _not_deployed()
+        return program
+
+    async def _carried(self, raw: Raw) -> Program:
+        digest = _digest(raw)
+        known = self._programs.get(digest)
+        if known is not None:
+            return known
+        definitions = self.stored.definitions
+        compiled = await _off_loop(len(bytes(raw)), lambda: definitions.load(bytes(raw)))
+        if self.adopt == "known":
+            return self._programs.put(digest, await self._deployed(compiled))
+        return self._programs.put(digest, await self._adopted(definitions, compiled))
+
+    async def _deployed(self, compiled: Compiled) -> Program:
+        """Return the deployed definition with this content."""
+        found = await self.stored.stack.archive.definition_by_hash(compiled.hash)
+        if found is None or is_part(found):
+            raise _not_deployed()
+        return await self.stored.definitions.by_hash(found.hash)
+
+    async def _adopted(self, definitions: Definitions, compiled: Compiled) -> Program:
+        """Store a definition and the scripts inside it, apart from deployed ones."""
+        archive, name = self.stored.stack.archive, adopted_name(compiled.plan.name)
+        await store_parts(archive, replace(compiled.plan, name=name))
+        content = await self._content(compiled.definition_source)
+        definition = await archive.put_definition(
+            name, ADOPTED + content, "graph", compiled.definition_source
+        )
+        return definitions.add(definition)
+
+    async def _expect_same_definition(self, parsed: ExecutionMessage, view: ExecutionView) -> None:
+        """Raise InvalidMessage if the message means another definition than the one that the execution runs."""
+        reference = reference_in(parsed.workflow_definition)
+        if reference is not None:
+            meant = (await self._referred(reference)).definition.hash
+            is_same = meant == view.definition
+        else:
+            carried = await self._content(bytes(parsed.workflow_definition))
+            is_same = carried == await self._content_of_stored(view.definition)
+        if not is_same:
+            what = f"this is another definition than the one that execution {view.id} runs."
+            raise InvalidMessage.at("/workflow_definition", "DEFINITION_DIFFERS", what)
+
+    async def _content_of_stored(self, hash: str) -> str:
+        if is_adopted(hash):
+            return hash.removeprefix(ADOPTED)
+        known = self._contents.get(hash)
+        if known is None:
+            program = await self.stored.definitions.by_hash(hash)
+            known = self._contents.put(hash, await self._content(program.definition.source))
+        return known
+
+    async def _content(self, source: bytes) -> str:
+        digest = _digest(source)
+        known = self._contents.get(digest)
+        if known is None:
+            limits = self.stored.limits.document
+            try:
+                known = await _off_loop(len(source), lambda: content_of(source, limits))
+            except InvalidDefinition as error:
+                found = [_below("/workflow_definition", each) for each in error.findings]
+                raise InvalidMessage(
+                    "INVALID_DEFINITION", "The definition does not validate.", found
+                ) from None
+            self._contents.put(digest, known)
+        return known
+
+
+def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: str) -> tuple[str, int] | None:
+    """Return the token of a split in a scope and how many items it has; one that still waits comes first."""
+    prefix = barrier_prefix(epoch, parent, split)
+    barriers = inspection.barriers if inspection is not None else ()
+    visits = [each for each in barriers if each.id.startswith(prefix) and each.id != prefix]
+    visits.sort(key=lambda each: each.state != "waiting")
+    return (visits[0].id.removeprefix(prefix), visits[0].expected) if visits else None
+
+
+def _not_deployed() -> InvalidMessage:
+    what = f"no deployed definition has this content, and only those are taken in ({ADOPT_VARIABLE}=known)."
+    return InvalidMessage.at("/workflow_definition", "NOT_DEPLOYED", what)
+
+
+def _below(pointer: str, found: Finding) -> Finding:
+    return Finding(pointer + found.pointer, found.rule, found.message, found.severity)
+
+
+def _digest(raw: bytes | Raw) -> bytes:
+    return blake2b(bytes(raw), digest_size=16).digest()
+
+
+async def _off_loop(size: int, work: Callable[[], T]) -> T:
+    """Run work on a message, in a thread if it is large."""
+    return work() if size <= INLINE_BYTES else await asyncio.to_thread(work)

@@ -1,0 +1,374 @@
+"""Statuses and completions of graphs, published from the history.
+
+- A durable mark per execution says how far the broker has confirmed. What is not confirmed is published again from
+  there, with the same ids, by whichever process claims the mark next.
+- One process publishes an execution at a time, so its messages leave in the order of its history.
+- The completion leaves once every earlier status is confirmed. What the ending called off is in the history only after
+  the sweep, which is asked for at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from msgspec import Raw
+
+from dalsegno.core.graph.token_body import BLOB, OUTPUT, Body, reference
+from dalsegno.core.wire.statuses import (
+    INLINE,
+    Completion,
+    Names,
+    Status,
+    Statuses,
+    completion_body,
+    is_told_at_the_end,
+    names_of,
+    status_body,
+    value_reference,
+)
+from dalsegno.engine.committer import Outage
+from dalsegno.engine.definitions import Program
+from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.tracing import span_id, trace_id
+from dalsegno.errors import DalSegnoError, NotFound, OperatorError
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.transition import Applied, Transition
+from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.messages import OutgoingMessage, Publications, Publisher
+
+logger = logging.getLogger("dalsegno.wire")
+
+SCAN_EVERY = 5.0
+"""Seconds between two looks for executions that a crash left, or another process changed."""
+AGAIN_AFTER = 5.0
+"""Seconds after which what the broker did not confirm is published again."""
+HELD_PAUSE = 0.05
+"""Seconds after which an execution that another process publishes is tried again."""
+CLAIM_SECONDS = 30.0
+"""Time after which another process may publish an execution that this one has claimed."""
+AT_ONCE = 200
+"""Executions per round."""
+MOST_MESSAGES = 1_000
+"""Messages of one execution per round: a long history does not hold up the others."""
+PAGE = 1_000
+KEPT = 10_000
+"""Executions whose folded history is kept in memory."""
+HIGHEST_PRIORITY = 10
+
+
+@dataclass(slots=True)
+class Followed:
+    """An execution whose statuses this process makes."""
+
+    view: ExecutionView
+    statuses: Statuses
+    names: Names
+    unsent: list[Status] = field(default_factory=list)
+    """Made and not confirmed, in order."""
+    sent: int = 0
+    """Number of the last event of which every status is confirmed."""
+
+
+@dataclass(slots=True)
+class Parcel:
+    """The messages of one execution in a round."""
+
+    execution: str
+    followed: Followed | None = None
+    statuses: list[Status] = field(default_factory=list)
+    completion: Completion | None = None
+    messages: list[OutgoingMessage] = field(default_factory=list)
+    again: float | None = None
+    """Seconds after which there is more to do, although everything here is confirmed."""
+    is_gone: bool = False
+    """The execution is not stored, or is no graph: nothing will be published."""
+
+
+class Publishing:
+    """A role of the engine. ``notice`` is called with every execution that has new events."""
+
+    def __init__(
+        self, stored: StoredExecutions, publisher: Publisher, publications: Publications, owner: str
+    ) -> None:
+        self.stored = stored
+        self.publisher = publisher
+        self.publications = publications
+        self.owner = owner
+        self.outage = Outage()
+        self.unconfirmed = 0
+        """Messages published by this process that the broker has not confirmed yet."""
+        self._due: dict[str, float] = {}
+        """Executions with work to do, and when."""
+        self._followed: OrderedDict[str, Followed] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._is_busy = False
+        self._next_scan = 0.0
+        publisher.on_ready(self._ready_again)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.stored.stack.ledger
+
+    def notice(self, execution: str) -> None:
+        """Note that the execution has new events."""
+        self._due[execution] = 0.0
+        self._wake.set()
+
+    def _ready_again(self) -> None:
+        """Publish at once what waits for the broker."""
+        for execution in self._due:
+            self._due[execution] = 0.0
+        self._wake.set()
+
+    async def run(self) -> None:
+        self._next_scan = 0.0
+        clock = asyncio.get_running_loop().time
+        while True:
+            if not self.publisher.ready():
+                await self._sleep(SCAN_EVERY)
+                continue
+            if clock() >= self._next_scan:
+                await self._scan()
+                self._next_scan = clock() + SCAN_EVERY
+            now = clock()
+            due = [execution for execution, at in self._due.items() if at <= now][:AT_ONCE]
+            if due:
+                await self._round(due)
+                continue
+            at = min([self._next_scan, *self._due.values()])
+            await self._sleep(max(at - clock(), 0.0))
+
+    async def drain(self, seconds: float) -> None:
+        """Publish what is known here, for so many seconds at most; the rest is published by other processes."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + seconds
+        while (self._due or self._is_busy) and self.publisher.ready() and clock() < until:
+            await asyncio.sleep(HELD_PAUSE)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _scan(self) -> None:
+        """Find executions with events that nobody here was told of."""
+        after = ""
+        while page := await self.publications.unfinished(after, PAGE):
+            for execution in page:
+                self._due.setdefault(execution, 0.0)
+            after = page[-1]
+            if len(page) < PAGE:
+                break
+
+    # -- one round --------------------------------------------------------------------------------------------
+
+    async def _round(self, executions: Sequence[str]) -> None:
+        """Publish what is new in these executions, all with one claim, one publish and one confirmation."""
+        for execution in executions:
+            self._due.pop(execution, None)
+        self._is_busy = True
+        try:
+            await self._publish_claimed(executions)
+        except BaseException:
+            for execution in executions:
+                self._due.setdefault(execution, asyncio.get_running_loop().time() + HELD_PAUSE)
+            raise
+        finally:
+            self._is_busy = False
+
+    async def _publish_claimed(self, executions: Sequence[str]) -> None:
+        claims = await self.publications.claim(self.owner, executions, CLAIM_SECONDS)
+        later = asyncio.get_running_loop().time() + HELD_PAUSE
+        for execution in claims.held:
+            self._due.setdefault(execution, later)
+        for execution in executions:
+            if execution not in claims.marks and execution not in claims.held:
+                self._followed.pop(execution, None)
+        if not claims.marks:
+            return
+        made = await asyncio.gather(*(self._parcel(*claim) for claim in claims.marks.items()))
+        confirmed = await self._publish(made)
+        await self._confirm(made, confirmed)
+
+    async def _publish(self, parcels: Sequence[Parcel]) -> int:
+        messages = [message for parcel in parcels for message in parcel.messages]
+        if not messages:
+            return 0
+        self.unconfirmed = len(messages)
+        confirmed = await self.publisher.publish(messages)
+        self.unconfirmed = len(messages) - confirmed
+        return confirmed
+
+    async def _confirm(self, parcels: Sequence[Parcel], confirmed: int) -> None:
+        """Move the marks behind what the broker has confirmed, and note what is to be done again."""
+        marks: dict[str, int] = {}
+        ended: list[str] = []
+        clock = asyncio.get_running_loop().time
+        for parcel in parcels:
+            count = min(len(parcel.messages), confirmed)
+            confirmed -= count
+            if parcel.followed is None:
+                if parcel.is_gone:
+                    ended.append(parcel.execution)
+                else:
+                    marks[parcel.execution] = 0
+                continue
+            is_complete = count == len(parcel.messages)
+            if parcel.completion is not None and is_complete:
+                ended.append(parcel.execution)
+                self._followed.pop(parcel.execution, None)
+                continue
+            marks[parcel.execution] = _confirmed(parcel.followed, parcel.statuses, count)
+            if not is_complete:
+                self._due.setdefault(parcel.execution, clock() + AGAIN_AFTER)
+            elif parcel.again is not None:
+                self._due.setdefault(parcel.execution, clock() + parcel.again)
+        await self.publications.confirm(self.owner, marks, ended)
+
+    async def _parcel(self, execution: str, mark: int) -> Parcel:
+        parcel = Parcel(execution)
+        try:
+            await self._fill(parcel, mark)
+        except OperatorError:
+            raise
+        except NotFound:
+            parcel.is_gone = await self.stored.stack.archive.outline(execution) is None
+            if not parcel.is_gone:
+                self._postpone(execution)
+        except DalSegnoError:
+            logger.exception("cannot make the statuses of execution %s", execution)
+            self._postpone(execution)
+        return parcel
+
+    def _postpone(self, execution: str) -> None:
+        self._due.setdefault(execution, asyncio.get_running_loop().time() + AGAIN_AFTER)
+
+    async def _fill(self, parcel: Parcel, mark: int) -> None:
+        followed = await self._follow(parcel.execution, mark)
+        if followed is None:
+            parcel.is_gone = True
+            return
+        is_whole = await self._read(followed)
+        parcel.statuses = followed.unsent[:MOST_MESSAGES]
+        if not is_whole or len(followed.unsent) > MOST_MESSAGES:
+            parcel.again = 0.0
+        parcel.messages = [await self._message(followed, status) for status in parcel.statuses]
+        if parcel.again is None and followed.statuses.ending is not None:
+            await self._add_completion(parcel, followed)
+        parcel.followed = followed
+
+    async def _follow(self, execution: str, mark: int) -> Followed | None:
+        """Return the folded history. If another process has published more of it meanwhile, that is passed over."""
+        known = self._followed.get(execution)
+        if known is None:
+            view = await self.stored.stack.archive.outline(execution)
+            if view is None or view.kind != "graph":
+                return None
+            program = await self.stored.definitions.any_by_hash(view.definition)
+            if not isinstance(program, Program):
+                return None
+            statuses = Statuses(program.plan)
+            known = self._followed[execution] = Followed(
+                view, statuses, names_of(statuses, execution, view.workflow)
+            )
+            while len(self._followed) > KEPT:
+                self._followed.popitem(last=False)
+        self._followed.move_to_end(execution)
+        known.sent = mark
+        known.unsent = [status for status in known.unsent if status.number > mark]
+        return known
+
+    async def _read(self, followed: Followed) -> bool:
+        """Fold the events that are new; return True if these are all."""
+        statuses, execution = followed.statuses, followed.view.id
+        page = await self.stored.stack.archive.events(execution, statuses.seq, PAGE)
+        for event in page:
+            made = statuses.add(event)
+            if event.seq > followed.sent:
+                followed.unsent += made
+        followed.names = names_of(statuses, execution, followed.view.workflow)
+        return len(page) < PAGE
+
+    async def _add_completion(self, parcel: Parcel, followed: Followed) -> None:
+        """Add the completion, if nothing of the history is missing before it."""
+        execution = parcel.execution
+        archive = self.stored.stack.archive
+        if not await archive.is_told(execution):
+            await self.ledger.sweep()
+            parcel.again = HELD_PAUSE
+            return
+        newest = await archive.newest_events([execution])
+        if newest.get(execution, 0) > followed.statuses.seq:
+            parcel.again = 0.0
+            return
+        completion = followed.statuses.completion()
+        if completion is None:
+            return
+        parcel.completion = completion
+        parcel.messages.append(await self._completion_message(followed, completion))
+
+    # -- messages ---------------------------------------------------------------------------------------------
+
+    async def _message(self, followed: Followed, status: Status) -> OutgoingMessage:
+        output = status.output
+        if status.output_ref is not None:
+            output = await self._value(followed, status.output_ref)
+        body = status_body(followed.names, followed.statuses, status, output)
+        return self._outgoing(followed, "status", status.id(followed.view.id), body)
+
+    async def _completion_message(self, followed: Followed, completion: Completion) -> OutgoingMessage:
+        execution, statuses = followed.view.id, followed.statuses
+        context: dict[str, Raw] = {}
+        for key, read in (await self.stored.context_readers(execution)).items():
+            if is_told_at_the_end(key, statuses.plan, statuses.keys):
+                context[key] = self._inline(execution, f"{execution}/{key}", bytes(await read()))
+        body = completion_body(followed.names, completion, context)
+        return self._outgoing(followed, "completion", completion.id(execution), body)
+
+    async def _value(self, followed: Followed, ref: str) -> Raw:
+        """Return a stored output, or a reference to it if it is large."""
+        kind, _, name = ref.partition(":")
+        entry = reference(BLOB if kind == "blob" else OUTPUT, name)
+        raw = await self.stored.loader.raw(followed.view.id, Body(), entry)
+        return self._inline(followed.view.id, name, bytes(raw))
+
+    def _inline(self, execution: str, id: str, raw: bytes) -> Raw:
+        return Raw(raw) if len(raw) <= INLINE else value_reference(id, f"/v1/executions/{execution}/results")
+
+    def _outgoing(self, followed: Followed, kind: str, id: str, body: bytes) -> OutgoingMessage:
+        execution = followed.view.id
+        headers = {"traceparent": f"00-{trace_id(execution):032x}-{span_id(id):016x}-01"}
+        priority = max(0, min(followed.view.priority, HIGHEST_PRIORITY))
+        return OutgoingMessage(
+            "completion" if kind == "completion" else "status", id, body, priority, headers
+        )
+
+
+def has_news(transition: Transition, applied: Applied) -> bool:
+    """Return True if a commit may have changed what is published of its execution. Commands from outside are few."""
+    if transition.token is None or applied.ended is not None:
+        return True
+    return any(event.kind.startswith("Node") for event in transition.events)
+
+
+def _confirmed(followed: Followed, statuses: Sequence[Status], count: int) -> int:
+    """Drop what is confirmed; return the number of the last event of which every status is."""
+    followed.unsent = followed.unsent[count:]
+    if count == len(statuses):
+        nothing_left = not followed.unsent
+        followed.sent = followed.statuses.seq if nothing_left else _before(followed.unsent)
+    else:
+        followed.sent = max(followed.sent, _before(statuses[count:]))
+    return followed.sent
+
+
+def _before(statuses: Iterable[Status]) -> int:
+    """Return the number of the event before the first of these statuses."""
+    return next(iter(statuses)).number - 1
