@@ -80,12 +80,18 @@ class Parcel:
     execution: str
     followed: Followed | None = None
     statuses: list[Status] = field(default_factory=list)
-    completion: Completion | None = None
     messages: list[OutgoingMessage] = field(default_factory=list)
+    completion: OutgoingMessage | None = None
+    confirmed: int = 0
+    """How many of the statuses, from the first on, the broker has confirmed."""
     again: float | None = None
     """Seconds after which there is more to do, although everything here is confirmed."""
     is_gone: bool = False
     """The execution is not stored, or is no graph: nothing will be published."""
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self.confirmed == len(self.messages)
 
 
 class Publishing:
@@ -146,7 +152,7 @@ class Publishing:
         """Publish what is known here, for so many seconds at most; the rest is published by other processes."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        while (self._due or self._is_busy) and self.publisher.ready() and clock() < until:
+        while (self._due or self._is_busy) and self.publisher.ready() and clock() < until:  # noqa: ASYNC110 - limited in time
             await asyncio.sleep(HELD_PAUSE)
 
     async def _sleep(self, seconds: float) -> None:
@@ -170,7 +176,7 @@ class Publishing:
     # -- one round --------------------------------------------------------------------------------------------
 
     async def _round(self, executions: Sequence[str]) -> None:
-        """Publish what is new in these executions, all with one claim, one publish and one confirmation."""
+        """Publish what is new in these executions, all with one claim and one confirmation."""
         for execution in executions:
             self._due.pop(execution, None)
         self._is_busy = True
@@ -178,27 +184,30 @@ class Publishing:
             await self._publish_claimed(executions)
         except BaseException:
             for execution in executions:
-                self._due.setdefault(execution, asyncio.get_running_loop().time() + HELD_PAUSE)
+                self._postpone(execution, HELD_PAUSE)
             raise
         finally:
             self._is_busy = False
 
     async def _publish_claimed(self, executions: Sequence[str]) -> None:
         claims = await self.publications.claim(self.owner, executions, CLAIM_SECONDS)
-        later = asyncio.get_running_loop().time() + HELD_PAUSE
         for execution in claims.held:
-            self._due.setdefault(execution, later)
+            self._postpone(execution, HELD_PAUSE)
         for execution in executions:
             if execution not in claims.marks and execution not in claims.held:
                 self._followed.pop(execution, None)
         if not claims.marks:
             return
         made = await asyncio.gather(*(self._parcel(*claim) for claim in claims.marks.items()))
-        confirmed = await self._publish(made)
-        await self._confirm(made, confirmed)
+        confirmed = await self._publish([message for parcel in made for message in parcel.messages])
+        for parcel in made:
+            parcel.confirmed = min(len(parcel.messages), confirmed)
+            confirmed -= parcel.confirmed
+        ending = [parcel for parcel in made if parcel.is_confirmed and parcel.completion is not None]
+        ended = await self._publish([parcel.completion for parcel in ending if parcel.completion is not None])
+        await self._confirm(made, {parcel.execution for parcel in ending[:ended]})
 
-    async def _publish(self, parcels: Sequence[Parcel]) -> int:
-        messages = [message for parcel in parcels for message in parcel.messages]
+    async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
         if not messages:
             return 0
         self.unconfirmed = len(messages)
@@ -206,30 +215,24 @@ class Publishing:
         self.unconfirmed = len(messages) - confirmed
         return confirmed
 
-    async def _confirm(self, parcels: Sequence[Parcel], confirmed: int) -> None:
+    async def _confirm(self, parcels: Sequence[Parcel], ended: set[str]) -> None:
         """Move the marks behind what the broker has confirmed, and note what is to be done again."""
         marks: dict[str, int] = {}
-        ended: list[str] = []
-        clock = asyncio.get_running_loop().time
         for parcel in parcels:
-            count = min(len(parcel.messages), confirmed)
-            confirmed -= count
+            execution = parcel.execution
+            if parcel.is_gone:
+                ended.add(execution)
+            if execution in ended:
+                self._followed.pop(execution, None)
+                continue
+            marks[execution] = 0
             if parcel.followed is None:
-                if parcel.is_gone:
-                    ended.append(parcel.execution)
-                else:
-                    marks[parcel.execution] = 0
                 continue
-            is_complete = count == len(parcel.messages)
-            if parcel.completion is not None and is_complete:
-                ended.append(parcel.execution)
-                self._followed.pop(parcel.execution, None)
-                continue
-            marks[parcel.execution] = _confirmed(parcel.followed, parcel.statuses, count)
-            if not is_complete:
-                self._due.setdefault(parcel.execution, clock() + AGAIN_AFTER)
+            marks[execution] = _confirmed(parcel.followed, parcel.statuses, parcel.confirmed)
+            if not parcel.is_confirmed or parcel.completion is not None:
+                self._postpone(execution, AGAIN_AFTER)
             elif parcel.again is not None:
-                self._due.setdefault(parcel.execution, clock() + parcel.again)
+                self._postpone(execution, parcel.again)
         await self.publications.confirm(self.owner, marks, ended)
 
     async def _parcel(self, execution: str, mark: int) -> Parcel:
@@ -241,14 +244,14 @@ class Publishing:
         except NotFound:
             parcel.is_gone = await self.stored.stack.archive.outline(execution) is None
             if not parcel.is_gone:
-                self._postpone(execution)
+                self._postpone(execution, AGAIN_AFTER)
         except DalSegnoError:
             logger.exception("cannot make the statuses of execution %s", execution)
-            self._postpone(execution)
+            self._postpone(execution, AGAIN_AFTER)
         return parcel
 
-    def _postpone(self, execution: str) -> None:
-        self._due.setdefault(execution, asyncio.get_running_loop().time() + AGAIN_AFTER)
+    def _postpone(self, execution: str, seconds: float) -> None:
+        self._due.setdefault(execution, asyncio.get_running_loop().time() + seconds)
 
     async def _fill(self, parcel: Parcel, mark: int) -> None:
         followed = await self._follow(parcel.execution, mark)
@@ -311,8 +314,7 @@ class Publishing:
         completion = followed.statuses.completion()
         if completion is None:
             return
-        parcel.completion = completion
-        parcel.messages.append(await self._completion_message(followed, completion))
+        parcel.completion = await self._completion_message(followed, completion)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
