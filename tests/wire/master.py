@@ -12,7 +12,7 @@ from dalsegno.app import App
 from dalsegno.core.wire.execution_message import message_schema
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.graph.json_schema.input_schema import check_input
+from dalsegno.graph.json_schema.shape import check_input
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
 from dalsegno.wiring import open_stack

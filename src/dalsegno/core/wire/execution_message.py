@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.values import MAX_DEPTH, decode_value, nesting
 from dalsegno.errors import Finding
-from dalsegno.graph.json_schema.input_schema import check_input
+from dalsegno.graph.json_schema.shape import check_input
 
 MAX_BYTES = 10 * 1024 * 1024
 SHOWN_FINDINGS = 10
