@@ -64,5 +64,4 @@ async def make_broker(url: str, stack: Stack) -> RabbitBroker:
     if isinstance(error, BadConfiguration):
         await broker.close()
         raise error
-    await receiver.link.start()
     return broker

@@ -166,6 +166,9 @@ class RabbitBroker:
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
         self._served = frozenset(queues)
+        connecting = self.receiver.link.start()
+        if self.sender.link.is_ready:
+            await connecting
         loop = asyncio.get_running_loop()
         idle_at = loop.time() + IDLE_LOOK
         try:

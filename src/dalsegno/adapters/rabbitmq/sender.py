@@ -78,6 +78,7 @@ class Sender:
         await channel.confirm()
         channel.on_closed = self._channel_closed
         connection.on_blocked = self._blocked
+        connection.on_writable = self.tell_ready
         self._is_silent = False
         self._channel = channel
 
@@ -203,6 +204,8 @@ class Sender:
             self.failed += 1
         if pending.answered is not None:
             pending.answered(confirmed)
+        if len(self._pending) == MOST_UNCONFIRMED - 1:
+            self.tell_ready()
         if number == self._oldest:
             while self._oldest <= self._last and self._oldest not in self._pending:
                 self._oldest += 1

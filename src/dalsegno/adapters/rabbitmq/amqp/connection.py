@@ -49,6 +49,8 @@ class Connection(asyncio.Protocol):
         self.on_lost: Callable[[ConnectionLost], None] = lambda error: None
         self.on_blocked: Callable[[str], None] = lambda reason: None
         """Receives the reason, or an empty string when messages are accepted again."""
+        self.on_writable: Callable[[], None] = lambda: None
+        """Called when a congestion is over."""
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader()
         self._channels: dict[int, Channel] = {}
@@ -137,6 +139,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self.is_congested = False
+        self.on_writable()
 
     # -- what arrives -------------------------------------------------------------------------------------------
 
