@@ -50,7 +50,7 @@ async def ours(url: str) -> Callable[[], Awaitable[None]]:
 
 
 async def aio_pika(url: str) -> Callable[[], Awaitable[None]]:
-    import aio_pika as library
+    import aio_pika as library  # noqa: PLC0415 - only if it is installed
 
     connection = await library.connect(url)
     channel = await connection.channel(publisher_confirms=True)
@@ -66,7 +66,7 @@ async def aio_pika(url: str) -> Callable[[], Awaitable[None]]:
 
 
 async def aiormq(url: str) -> Callable[[], Awaitable[None]]:
-    import aiormq as library
+    import aiormq as library  # noqa: PLC0415
 
     connection = await library.connect(url)
     channel = await connection.channel(publisher_confirms=True)
@@ -84,8 +84,8 @@ async def aiormq(url: str) -> Callable[[], Awaitable[None]]:
 
 
 async def pika(url: str) -> Callable[[], Awaitable[None]]:
-    import pika as library
-    from pika.adapters.asyncio_connection import AsyncioConnection
+    import pika as library  # noqa: PLC0415
+    from pika.adapters.asyncio_connection import AsyncioConnection  # noqa: PLC0415
 
     loop = asyncio.get_running_loop()
     ready = loop.create_future()

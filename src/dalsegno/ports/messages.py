@@ -57,6 +57,37 @@ class MessageSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DeadMessage:
+    """A message that could not be taken in, as it came."""
+
+    id: str
+    source: str
+    """The queue or key it came from."""
+    body: bytes
+    reason: str
+    code: str
+    at: float
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class DeadLetters(Protocol):
+    """A place of a broker where messages lie that a person should look at. Raise ``Unavailable`` while it is away."""
+
+    name: str
+    """The server that has them: ``RabbitMQ``, ``Redis``."""
+
+    async def list(self, limit: int) -> Sequence[DeadMessage]:
+        """Return the newest, newest first."""
+
+    async def get(self, id: str) -> DeadMessage | None: ...
+
+    async def requeue(self, id: str) -> bool:
+        """Send it where it came from, once more, under the same identity. False if it is not there."""
+
+    async def drop(self, id: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
 class OutgoingMessage:
     kind: Literal["status", "completion"]
     message_id: str

@@ -13,7 +13,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits as LimitsPort
-from dalsegno.ports.messages import MessageSource, Publications, Publisher
+from dalsegno.ports.messages import DeadLetters, MessageSource, Publications, Publisher
 from dalsegno.ports.neighbours import Neighbours, Watch
 from dalsegno.ports.records import Records
 from dalsegno.ports.task_transport import TaskTransport
@@ -91,6 +91,8 @@ class Stack:
     """Carries statuses and completions to other programs. None if the stack has nobody to tell."""
     publications: Publications | None = None
     """Marks of how far statuses are published. Only a stack with a publisher uses them."""
+    dead_letters: Sequence[DeadLetters] = ()
+    """Where messages of other programs lie that cannot be taken in."""
     task_transports: Sequence[TaskTransport] = ()
     """Hand tasks out to workers of other programs, besides ``/v1/tasks``."""
     step_by_step: bool = False

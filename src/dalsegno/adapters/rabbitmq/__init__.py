@@ -4,11 +4,13 @@ store's; RabbitMQ holds nothing that cannot be lost.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from dalsegno.adapters.rabbitmq.amqp.address import SCHEMES, Address, parse_address
 from dalsegno.adapters.rabbitmq.announcements import KnownTokens
 from dalsegno.adapters.rabbitmq.broker import RabbitBroker
+from dalsegno.adapters.rabbitmq.dead_letters import RabbitDeadLetters
 from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
 from dalsegno.adapters.rabbitmq.publisher import RabbitPublisher
 from dalsegno.adapters.rabbitmq.receiver import Receiver
@@ -23,6 +25,7 @@ __all__ = [
     "Address",
     "ForeignMessages",
     "RabbitBroker",
+    "RabbitDeadLetters",
     "RabbitPublisher",
     "RabbitServer",
     "make_broker",
@@ -50,6 +53,7 @@ async def open_broker(url: str, stack: Stack) -> Stack:
         servers=(*stack.servers, RabbitServer(broker)),
         sources=(*stack.sources, broker.foreign),
         publisher=RabbitPublisher(broker.sender),
+        dead_letters=(*stack.dead_letters, RabbitDeadLetters(broker.sender)),
         step_by_step=True,
     )
 
@@ -60,7 +64,7 @@ async def make_broker(url: str, stack: Stack) -> RabbitBroker:
     foreign = ForeignMessages(sender, receiver)
     known = KnownTokens(stack.archive.definition_by_hash)
     broker = RabbitBroker(stack.ledger, stack.broker, sender, receiver, foreign, known)
-    error = await sender.link.start()
+    error = await asyncio.shield(sender.link.start())
     if isinstance(error, BadConfiguration):
         await broker.close()
         raise error

@@ -168,7 +168,7 @@ class RabbitBroker:
         self._served = frozenset(queues)
         connecting = self.receiver.link.start()
         if self.sender.link.is_ready:
-            await connecting
+            await asyncio.shield(connecting)
         loop = asyncio.get_running_loop()
         idle_at = loop.time() + IDLE_LOOK
         try:

@@ -89,6 +89,7 @@ class Link:
                 raise connection.lost
         except BaseException:
             connection.abort("it could not be set up")
+            await connection.closed()
             raise
         return connection, lost
 

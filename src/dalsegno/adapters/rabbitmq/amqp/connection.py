@@ -57,6 +57,8 @@ class Connection(asyncio.Protocol):
         self._expected: tuple[tuple[Name, ...], asyncio.Future[Method]] | None = None
         self._out: list[bytes] = []
         self._received_at = self._written_at = self.loop.time()
+        self._closed: asyncio.Future[None] = self.loop.create_future()
+        """Done when the transport has closed its socket."""
         self._heartbeat = 0.0
         self._beat: asyncio.TimerHandle | None = None
 
@@ -88,6 +90,7 @@ class Connection(asyncio.Protocol):
             raise ConnectionLost(f"RabbitMQ at {address.shown}: {error}", error.reply_code) from None
         except BaseException:
             connection.abort("it is not needed any more")
+            await connection.closed()
             raise
         return connection
 
@@ -112,6 +115,12 @@ class Connection(asyncio.Protocol):
             except (TimeoutError, ConnectionLost):
                 pass
         self.abort("it was closed by this process")
+        await self.closed()
+
+    async def closed(self) -> None:
+        """Wait until the socket of a connection that has ended is closed."""
+        if self._transport is not None:
+            await asyncio.wait({self._closed}, timeout=CLOSE_TIMEOUT)
 
     def abort(self, reason: str, reply_code: int = 0) -> None:
         """End the connection at once."""
@@ -165,6 +174,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         reason = str(exc) if exc is not None else "RabbitMQ has closed the connection"
         self._end(ConnectionLost(reason))
+        if not self._closed.done():
+            self._closed.set_result(None)
 
     def _method(self, method: Method) -> None:
         arguments = method.arguments
