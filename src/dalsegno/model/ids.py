@@ -12,6 +12,8 @@ from hashlib import blake2b
 ROOT_SCOPE = ""
 ID_LENGTH = 32
 """Characters of an execution's id."""
+LONGEST_ID = 128
+"""Characters of an id that another program has chosen."""
 
 
 def derive(*parts: str) -> str:

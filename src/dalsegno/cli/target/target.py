@@ -173,15 +173,19 @@ def serve_queues(app: App, queues: set[str]) -> None:
 
 async def find_execution(client: WorkflowApi, named: str) -> str:
     """Resolve an id, its first characters, or ``last`` to an id."""
-    if len(named) == ID_LENGTH:
-        return (await client.status(named)).id
+    if named != LAST:
+        try:
+            return (await client.status(named)).id
+        except NotFound:
+            if len(named) == ID_LENGTH:
+                raise
     recent = await client.executions(ExecutionFilter(), limit=100 if named == LAST else SEARCHED)
     if named == LAST:
         # `last` is the newest execution that a user started, not one that a workflow started.
         own = [view.id for view in recent if view.relation not in ORDERED_RELATIONS]
         fitting = (own or [view.id for view in recent])[:1]
     else:
-        fitting = [view.id for view in recent if view.id.startswith(named.lower())]
+        fitting = [view.id for view in recent if view.id.startswith((named, named.lower()))]
     if len(fitting) > 1:
         raise Refusal(f"{len(fitting)} executions begin with '{named}'", "Give more characters of the id.")
     if not fitting:

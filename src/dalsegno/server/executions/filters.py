@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from dalsegno.errors import InvalidInput
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.ids import LONGEST_ID
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ async def asked_filter(
         list[Tag] | None, Query(max_length=20, description="`name=value`; all of them must match.")
     ] = None,
     parent: Annotated[
-        str | None, Query(max_length=100, description="The `id` of their parent execution.")
+        str | None, Query(max_length=LONGEST_ID, description="The `id` of their parent execution.")
     ] = None,
     relation: Annotated[
         list[Relation] | None,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.errors import Forbidden, InvalidInput
-from dalsegno.model.ids import repeated_execution_id
+from dalsegno.model.ids import LONGEST_ID, repeated_execution_id
 from dalsegno.server.auth.authentication import Caller, caller_of, needs
 from dalsegno.server.executions.bulk import remove_one, run_bulk
 from dalsegno.server.executions.filters import AskedFilter, Cursor, Limit, Page, cursor_after, place_at
@@ -55,7 +55,7 @@ from dalsegno.server.streams.stream import EventStream, check_seen, endings_stre
 executions_router = APIRouter(prefix="/executions", tags=["executions"], route_class=Route)
 
 ExecutionId = Annotated[
-    str, Path(max_length=100, description="The `id` of the execution.", examples=[EXAMPLE_ID])
+    str, Path(max_length=LONGEST_ID, description="The `id` of the execution.", examples=[EXAMPLE_ID])
 ]
 
 

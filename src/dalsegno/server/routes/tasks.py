@@ -13,6 +13,7 @@ from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
 from dalsegno.engine.remote.sessions import Claimant
 from dalsegno.engine.remote.task_proxy import Answer
 from dalsegno.engine.tracing import traceparent_of
+from dalsegno.model.ids import LONGEST_ID
 from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
 from dalsegno.server.http import deadlines
@@ -94,7 +95,7 @@ async def fail(services: Services, task: TaskId, given: FailRequest, request: Re
 
 manual_tasks_router = APIRouter(prefix="/tasks", tags=["operation"], route_class=Route)
 
-OfExecution = Annotated[str | None, Query(max_length=100, description="Only tasks of this execution.")]
+OfExecution = Annotated[str | None, Query(max_length=LONGEST_ID, description="Only tasks of this execution.")]
 OfQueue = Annotated[str | None, Query(max_length=200, description="Only tasks of this queue.")]
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dalsegno.core.graph.external_waits import LONGEST_COMMENT
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.model.ids import LONGEST_ID
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
 from dalsegno.server.schemas.values import Asked, Delay, Kept, maybe_moment, moment
 
@@ -88,7 +89,7 @@ class LinkRequest(Asked, BaseModel):
         },
     )
 
-    execution: str = Field(max_length=100)
+    execution: str = Field(max_length=LONGEST_ID)
     node: str = Field(max_length=500)
     index: Indexes | None = Field(default=None, description="Number of the item, inside a split.")
     expires: Delay = Field(default="7d", description="How long it is valid: seconds, or text such as `3d`.")

@@ -14,6 +14,7 @@ from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.core.json_fields import MOST_ITEMS
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NewExecution
+from dalsegno.model.ids import LONGEST_ID
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.server.executions.filters import TEXT, seconds_of
 from dalsegno.server.http.problems import Problem
@@ -138,7 +139,7 @@ class EndingsRequest(Asked, BaseModel):
         extra="forbid", json_schema_extra={"example": {"executions": [EXAMPLE_ID], "seconds": 60}}
     )
 
-    executions: list[Annotated[str, Field(min_length=1, max_length=100)]] = Field(
+    executions: list[Annotated[str, Field(min_length=1, max_length=LONGEST_ID)]] = Field(
         min_length=1, max_length=MOST_AWAITED
     )
     seconds: float = Field(default=60, ge=0, le=600, description="Maximum duration of the stream in seconds.")
@@ -420,7 +421,7 @@ class FilterBody(Asked, BaseModel):
     states: list[ExecutionState] = Field(default=[], max_length=6)
     kinds: list[ExecutionKind] = Field(default=[], max_length=5, description="Empty: all but schedules.")
     tags: Tags = {}
-    parent: str | None = Field(default=None, max_length=100)
+    parent: str | None = Field(default=None, max_length=LONGEST_ID)
     relations: list[Relation] = Field(default=[], max_length=10)
     created_since: datetime | None = None
     created_until: datetime | None = None
