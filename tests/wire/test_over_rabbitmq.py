@@ -1,0 +1,140 @@
+"""A plain client on a real RabbitMQ that knows only queues and messages, and an engine behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dalsegno.adapters.rabbitmq import open_broker, parse_address
+from dalsegno.adapters.rabbitmq.amqp.channel import Channel
+from dalsegno.adapters.rabbitmq.amqp.connection import Connection
+from dalsegno.adapters.rabbitmq.amqp.frames import Properties
+from dalsegno.app import App
+from dalsegno.engine.engine import Engine
+from dalsegno.engine.settings import EngineSettings
+from dalsegno.wiring import open_stack
+from tests.servers.sqlite import empty_sqlite
+from tests.wire.documents import LINEAR, MERGE, SPLIT, WAIT
+from tests.wire.master import message
+
+PATIENCE = 20.0
+EXECUTION, DEAD = "workflow.execution", "workflow.execution.dead"
+
+
+class PlainClient:
+    """Publishes to the exchange, and collects what arrives in the queues of a master."""
+
+    def __init__(self, connection: Connection, channel: Channel) -> None:
+        self.connection = connection
+        self.channel = channel
+        self.received: list[dict[str, Any]] = []
+
+    @classmethod
+    async def open(cls, url: str) -> PlainClient:
+        connection = await Connection.open(parse_address(url))
+        return cls(connection, await connection.channel())
+
+    def send(self, body: dict[str, Any] | bytes, **properties: Any) -> None:
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.channel.publish("workflows", EXECUTION, Properties(**properties), raw, lambda _outcome: None)
+
+    async def receive(self) -> None:
+        """Take what is there, statuses before completions."""
+        for queue in ("workflow.node.status", "workflow.completion"):
+            while (found := await self.channel.get(queue)) is not None:
+                self.channel.ack(found.tag)
+                told = json.loads(found.body) | {"id": found.properties.message_id, "queue": queue}
+                self.received.append(told)
+
+    async def completion(self, execution: str) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                await self.receive()
+                for told in self.received:
+                    if told["execution_id"] == execution and "final_context" in told:
+                        return told
+                await asyncio.sleep(0.02)
+
+    async def dead(self) -> Any:
+        async with asyncio.timeout(PATIENCE):
+            while (found := await self.channel.get(DEAD)) is None:
+                await asyncio.sleep(0.02)
+        self.channel.ack(found.tag)
+        return found
+
+    def told(self, execution: str) -> list[tuple[str, str]]:
+        return [
+            (told["node_id"], told["status"])
+            for told in self.received
+            if told["execution_id"] == execution and "node_id" in told
+        ]
+
+
+@pytest.fixture
+async def client(rabbitmq_url: str, tmp_path: Path) -> AsyncIterator[PlainClient]:
+    app = App("memory:")
+    stack = await open_broker(rabbitmq_url, await open_stack(empty_sqlite(tmp_path / "store.db")))
+    engine = Engine(stack, app.registry, app.services(), EngineSettings(heavy_processes=0, grace=1.0))
+    await engine.start()
+    found = await PlainClient.open(rabbitmq_url)
+    yield found
+    await found.connection.close()
+    await engine.stop()
+
+
+async def test_a_linear_workflow(client: PlainClient) -> None:
+    client.send(message("e1", "start", LINEAR), message_id="m1")
+    done = await client.completion("e1")
+    assert client.told("e1") == [("a", "running"), ("a", "success"), ("b", "running"), ("b", "success")]
+    assert done["status"] == "completed"
+    assert done["final_context"] == {"$trigger": {"n": 1}, "$a": {"a": 1}, "$b": {"b": 1}}
+
+
+async def test_five_interleaved_executions_and_duplicates(client: PlainClient) -> None:
+    names = [f"e{number}" for number in range(5)]
+    for _ in range(2):
+        for name in names:
+            client.send(message(name, "start", SPLIT, accumulated_context={"$trigger": {"items": [1, 2, 3]}}))
+    for name in names:
+        done = await client.completion(name)
+        assert done["final_context"]["$g"] == [{"w": 1}, {"w": 2}, {"w": 3}]
+    await client.receive()
+    ids = [told["id"] for told in client.received]
+    assert len(ids) == len(set(ids))
+    completions = [told for told in client.received if "final_context" in told]
+    assert len(completions) == 5
+
+
+async def test_a_merge_of_arrivals(client: PlainClient) -> None:
+    client.send(message("e1", "m", MERGE, from_node="x", accumulated_context={"$x": 1}))
+    await asyncio.sleep(0.5)  # half a second apart, as masters send them
+    client.send(message("e1", "m", MERGE, from_node="y", accumulated_context={"$y": 2}))
+    done = await client.completion("e1")
+    assert done["final_context"]["$m"] == [1, 2]
+    assert client.told("e1")[0] == ("m", "waiting")
+
+
+async def test_bad_messages_are_dead_letters_and_the_next_one_runs(client: PlainClient) -> None:
+    bad = [b"no json", json.dumps(message("e0", "nobody", LINEAR)).encode()]
+    for body in bad:
+        client.send(body)
+    client.send(message("e1", "start", LINEAR))
+    await client.completion("e1")
+    letters = [await client.dead() for _ in bad]
+    assert sorted(letter.body for letter in letters) == sorted(bad)
+    codes = {letter.properties.headers["x-dalsegno-code"] for letter in letters}
+    assert codes == {"NOT_JSON", "UNKNOWN_NODE"}
+    assert client.told("e0") == []
+
+
+async def test_what_the_wait_calls_off_is_cancelled_before_the_completion(client: PlainClient) -> None:
+    short = json.loads(json.dumps(WAIT)) | {"timeout": "300ms"}
+    client.send(message("e1", "start", short))
+    done = await client.completion("e1")
+    assert (done["status"], done["error"]["code"]) == ("failed", "TIMEOUT")
+    assert client.told("e1") == [("pause", "waiting"), ("pause", "cancelled")]
