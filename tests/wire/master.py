@@ -15,6 +15,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.graph.json_schema.shape import check_input
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
+from dalsegno.testing.stored_histories import stored_problems
 from dalsegno.wiring import open_stack
 
 PATIENCE = 10.0
@@ -72,7 +73,9 @@ class Master:
         return cls(app, engine, publisher)
 
     async def close(self) -> None:
+        inexact = await stored_problems(self.engine.client)
         await self.engine.stop()
+        assert not inexact, "the histories are not exact:\n" + "\n".join(inexact)
 
     # -- sending ----------------------------------------------------------------------------------------------
 

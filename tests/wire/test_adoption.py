@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.servers.sqlite import empty_sqlite
 from tests.wire.documents import ANY, JOIN, LINEAR, MERGE, SPLIT, WAIT
 from tests.wire.master import Master, message
 
 
-@pytest.fixture
-async def master() -> AsyncIterator[Master]:
-    found = await Master.open()
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def master(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Master]:
+    match request.param:
+        case "memory":
+            url = "memory:"
+        case "sqlite":
+            url = empty_sqlite(tmp_path / "store.db")
+        case _:
+            url = request.getfixturevalue("empty_postgres")()
+    found = await Master.open(url)
     yield found
     await found.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dalsegno.adapters.rabbitmq import open_broker, parse_address
-from dalsegno.adapters.rabbitmq.amqp.channel import Channel
+from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.frames import Properties
 from dalsegno.app import App
@@ -19,6 +19,7 @@ from dalsegno.engine.engine import Engine
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.wiring import open_stack
 from tests.servers.sqlite import empty_sqlite
+from tests.waiting import come_about
 from tests.wire.documents import LINEAR, MERGE, SPLIT, WAIT
 from tests.wire.master import message
 
@@ -52,20 +53,28 @@ class PlainClient:
                 self.received.append(told)
 
     async def completion(self, execution: str) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                await self.receive()
-                for told in self.received:
-                    if told["execution_id"] == execution and "final_context" in told:
-                        return told
-                await asyncio.sleep(0.02)
+        def found() -> list[dict[str, Any]]:
+            ended = (told for told in self.received if "final_context" in told)
+            return [told for told in ended if told["execution_id"] == execution]
 
-    async def dead(self) -> Any:
-        async with asyncio.timeout(PATIENCE):
-            while (found := await self.channel.get(DEAD)) is None:
-                await asyncio.sleep(0.02)
-        self.channel.ack(found.tag)
-        return found
+        async def look() -> bool:
+            await self.receive()
+            return bool(found())
+
+        await come_about(look, f"the completion of {execution}", PATIENCE)
+        return found()[0]
+
+    async def dead(self) -> Message:
+        found: list[Message] = []
+
+        async def look() -> bool:
+            letter = await self.channel.get(DEAD)
+            found.extend([letter] if letter is not None else [])
+            return bool(found)
+
+        await come_about(look, "a dead letter", PATIENCE)
+        self.channel.ack(found[0].tag)
+        return found[0]
 
     def told(self, execution: str) -> list[tuple[str, str]]:
         return [
@@ -127,7 +136,7 @@ async def test_bad_messages_are_dead_letters_and_the_next_one_runs(client: Plain
     await client.completion("e1")
     letters = [await client.dead() for _ in bad]
     assert sorted(letter.body for letter in letters) == sorted(bad)
-    codes = {letter.properties.headers["x-dalsegno-code"] for letter in letters}
+    codes = {(letter.properties.headers or {})["x-dalsegno-code"] for letter in letters}
     assert codes == {"NOT_JSON", "UNKNOWN_NODE"}
     assert client.told("e0") == []
 

@@ -94,6 +94,12 @@ def add(
     description: Annotated[
         str, typer.Option(metavar="TEXT", help="What the credential is for.", show_default=False)
     ] = "",
+    adoptable: Annotated[
+        bool,
+        typer.Option(
+            "--adoptable", help="Definitions that messages of other programs carry may use it, too."
+        ),
+    ] = False,
     store: Store = None,
     server: Server = None,
     json: Json = False,
@@ -116,6 +122,7 @@ def add(
             hosts=host or (),
             sent_as=sent_as,
             description=description,
+            adoptable=adoptable,
         )
         approved = [await credentials.aapprove(each) for each in definition or ()]
         if json:

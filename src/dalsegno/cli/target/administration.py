@@ -140,6 +140,7 @@ class Credentials(Protocol):
         hosts: Sequence[str],
         sent_as: str,
         description: str,
+        adoptable: bool,
     ) -> SavedCredential: ...
 
     async def alist(self) -> list[CredentialInfo]: ...
@@ -183,9 +184,10 @@ class CredentialsHere:
         hosts: Sequence[str],
         sent_as: str,
         description: str,
+        adoptable: bool,
     ) -> SavedCredential:
         self._vault.keys.may_make = True  # a command is run by one user on one machine
-        new = NewCredential(name, type, fields, hosts, workflows, sent_as, description)
+        new = NewCredential(name, type, fields, hosts, workflows, sent_as, description, adoptable)
         stored = await self._vault.put(new)
         print_key_file(self._vault)
         return SavedCredential(*stored)

@@ -105,6 +105,7 @@ def as_object(info: CredentialInfo) -> Mapping[str, Any]:
         "workflows": list(info.workflows),
         "sent_as": info.sent_as or None,
         "description": info.description,
+        "adoptable": info.adoptable,
         "keys": list(info.keys),
         "changed_at": iso(info.changed_at),
     }

@@ -42,11 +42,13 @@ class ClientCredentials(CallGroup):
         hosts: Sequence[str] = (),
         sent_as: str = "",
         description: str = "",
+        adoptable: bool = False,
     ) -> SavedCredential:
         """Creates or changes a credential. ``fields``: its values (``{"token": …}`` for the type ``bearer``);
         without them the stored ones are kept. ``workflows``: names or patterns of workflows that may use it;
-        ``hosts``: hosts to which the ``http`` node may send it."""
-        return self._call(self._put(name, type, fields, workflows, hosts, sent_as, description))
+        ``hosts``: hosts to which the ``http`` node may send it; ``adoptable``: definitions that messages of other
+        programs carry may use it, too."""
+        return self._call(self._put(name, type, fields, workflows, hosts, sent_as, description, adoptable))
 
     async def aput(
         self,
@@ -58,8 +60,10 @@ class ClientCredentials(CallGroup):
         hosts: Sequence[str] = (),
         sent_as: str = "",
         description: str = "",
+        adoptable: bool = False,
     ) -> SavedCredential:
-        return await self._acall(self._put(name, type, fields, workflows, hosts, sent_as, description))
+        put = self._put(name, type, fields, workflows, hosts, sent_as, description, adoptable)
+        return await self._acall(put)
 
     def list(self) -> Credentials:
         """Returns all credentials by name."""
@@ -127,6 +131,7 @@ class ClientCredentials(CallGroup):
         hosts: Sequence[str],
         sent_as: str,
         description: str,
+        adoptable: bool,
     ) -> SavedCredential:
         body = {
             "type": type,
@@ -135,6 +140,7 @@ class ClientCredentials(CallGroup):
             "workflows": list(workflows),
             "sent_as": sent_as,
             "description": description,
+            "adoptable": adoptable,
         }
         reply, is_new = await self._transport.put(_path(name), dict[str, Any], body)
         return SavedCredential(read_as(CredentialInfo, reply), is_new)

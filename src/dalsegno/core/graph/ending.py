@@ -27,7 +27,7 @@ from dalsegno.model.failure import Failure
 from dalsegno.model.token import NewToken
 
 REPORTED_ITEMS = 100
-"""Splits up to this size report every ended item; larger ones report when their window advances."""
+"""Splits up to this size report every ended item; larger ones report about so many of them."""
 IN_HISTORY = 64 * 1024
 """Bytes of an output up to which the history includes it."""
 
@@ -88,10 +88,10 @@ def item_result(payload: Entry | None, context: Context, body: Body) -> ItemResu
 
 
 def item_event(step_input: StepInput) -> NewEvent | None:
-    """Return the aggregator's progress event, if the split is small enough to report every item."""
+    """Return the aggregator's progress event, for every item or, in a large split, for one of several."""
     loop = step_input.body.loops[-1]
     split = step_input.plan.nodes[loop.split]
-    if loop.total > REPORTED_ITEMS:
+    if loop.index % -(-loop.total // REPORTED_ITEMS):
         return None
     scope = step_input.lease.scope.rpartition("/")[0]
     return NewEvent("NodeWaiting", split.aggregator or split.id, scope, step_input.now)

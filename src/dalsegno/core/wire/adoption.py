@@ -347,8 +347,8 @@ class _Opening:
         fan = Fan(split.id, scope.token, total, total, value(b"[]"), halts, cursor=total)
         barrier = split_barrier(step_input, fan, body)
         self.effects.append(OpenBarrier(barrier))
-        record = encode_record({"split": split.id, "token": scope.token, "total": total})
-        self.events.append(NewEvent("NodeWaiting", barrier.node, scope.parent, self.now, record))
+        record = encode_record({"split": split.id, "total": total})
+        self.events.append(NewEvent("NodeWaiting", barrier.node, scope.parent, self.now, record, scope.token))
 
     def _item(self, scope: Scope) -> Entry:
         """Return the item of the innermost split, if the message carries it."""

@@ -73,7 +73,6 @@ class _Record(Struct, frozen=True):
     items: int | None = None
     tripped: bool = False
     split: str | None = None
-    token: str | None = None
     total: int | None = None
 
 
@@ -194,8 +193,8 @@ class Statuses:
             yield self._progress(event, event.arrived or 0, event.expected)
             return
         record = _record(event)
-        if record.split is not None and record.token is not None and record.total is not None:
-            self._splits[record.token[:SCOPE_TOKEN]] = (record.split, record.total)
+        if record.split is not None and event.token is not None and record.total is not None:
+            self._splits[event.token[:SCOPE_TOKEN]] = (record.split, record.total)
             yield self._progress(event, 0, record.total)
             return
         resume_at = _milliseconds(record.resume_at)

@@ -442,10 +442,21 @@ class CredentialSetting(Asked, BaseModel):
         default="", max_length=200, description="Of header and query: the header's or parameter's name."
     )
     description: str = Field(default="", max_length=1000)
+    adoptable: bool = Field(
+        default=False,
+        description="Definitions that execution messages of other programs carry may use it, whatever their name.",
+    )
 
     def named(self, name: str) -> NewCredential:
         return NewCredential(
-            name, self.type, self.fields, self.hosts, self.workflows, self.sent_as, self.description
+            name,
+            self.type,
+            self.fields,
+            self.hosts,
+            self.workflows,
+            self.sent_as,
+            self.description,
+            self.adoptable,
         )
 
 
@@ -478,6 +489,7 @@ class CredentialInfo(BaseModel):
     version: int = Field(description="Counts its changes.")
     created_at: datetime
     changed_at: datetime
+    adoptable: bool = False
 
     @classmethod
     def of(cls, info: Info) -> CredentialInfo:
