@@ -42,7 +42,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
-from dalsegno.wiring import default_store, open_stack
+from dalsegno.wiring import broker_of_environment, default_store, open_stack, redis_of_environment
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -86,8 +86,15 @@ class App:
         settings: EngineSettings | None = None,
         egress: EgressPolicy | None = None,
         clock: Clock | None = None,
+        broker: str | None = None,
+        redis: str | None = None,
     ) -> None:
+        """``broker``: the URL of Redis or RabbitMQ (default: ``DALSEGNO_BROKER``, else the store is its own broker).
+        ``redis``: where other programs find timers and tasks (default: ``DALSEGNO_REDIS``, else the broker, if it is
+        Redis)."""
         self.url = url if url is not None else default_store()
+        self.broker = broker if broker is not None else broker_of_environment()
+        self.redis = redis if redis is not None else redis_of_environment()
         self.settings = settings or EngineSettings()
         self.registry: NodeRegistry = builtin_registry()
         self.tasks = Tasks(self.settings.threads)
@@ -459,7 +466,7 @@ class App:
         return {"tasks": self.tasks, "http": http}
 
     async def _open_engine(self) -> Engine:
-        stack = await open_stack(self.url, self._clock)
+        stack = await open_stack(self.url, self._clock, self.broker, self.redis)
         engine = Engine(stack, self.registry, self.services(), self.settings, self.workflows)
         engine.vault.keys.may_make = self.makes_secret_key
         settle_when_deployed(engine)

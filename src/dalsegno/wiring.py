@@ -1,15 +1,18 @@
-"""Store adapters by URL: the one module that knows which adapter belongs to which scheme."""
+"""Store and broker adapters by URL: the one module that knows which adapter belongs to which scheme."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
-import re
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from dalsegno.adapters.urls import scheme_of, shown_url
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.stack import Stack
@@ -17,11 +20,19 @@ from dalsegno.ports.stack import Stack
 LISTEN_VARIABLE = "DALSEGNO_LISTEN"
 """A direct URL of the same PostgreSQL database, for a store whose own URL goes through a pooler."""
 STORE_VARIABLE = "DALSEGNO_STORE"
+BROKER_VARIABLE = "DALSEGNO_BROKER"
+REDIS_VARIABLE = "DALSEGNO_REDIS"
+CONFIG_VARIABLE = "DALSEGNO_CONFIG"
+"""The path of the settings file, if it is not ``dalsegno.toml`` in the working directory."""
+SETTINGS_FILE = "dalsegno.toml"
+SETTINGS = ("store", "broker", "redis")
 DEFAULT_STORE = "sqlite:///dalsegno.db"
 POSTGRES = ("postgresql", "postgres")
-LOGIN = re.compile(r"^((?:[\w+.-]+://)?+[^:/@?#]*):.*@")
-"""A user and a password, up to the last ``@``: unescaped, a password may contain any separator of a URL."""
-PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&#]*")
+REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
+RABBITMQ = ("amqp", "amqps")
+BROKER_SHAPES = (
+    "redis://host:6379/0, rediss://…, redis+sentinel://host1,host2/name, amqp://user:password@host, amqps://…"
+)
 
 
 class SystemClock:
@@ -35,15 +46,72 @@ def default_store() -> str:
 
 
 def store_of_environment() -> str | None:
-    """Return the URL in the environment. A variable that is set but empty is refused when the store is opened: a
-    deployment that lost its setting must not continue with a local file."""
-    return os.environ.get(STORE_VARIABLE)
+    """Return the URL in the environment, else in the settings file. A variable that is set but empty is refused when
+    the store is opened: a deployment that lost its setting must not continue with a local file."""
+    return _setting("store", STORE_VARIABLE)
 
 
-async def open_stack(url: str, clock: Clock | None = None) -> Stack:
+def broker_of_environment() -> str | None:
+    return _setting("broker", BROKER_VARIABLE)
+
+
+def redis_of_environment() -> str | None:
+    return _setting("redis", REDIS_VARIABLE)
+
+
+def _setting(name: str, variable: str) -> str | None:
+    found = os.environ.get(variable)
+    return found if found is not None else settings_file().get(name)
+
+
+def settings_file() -> Mapping[str, str]:
+    """Return the settings of ``dalsegno.toml``; empty if there is no such file."""
+    named = os.environ.get(CONFIG_VARIABLE)
+    path = Path(named or SETTINGS_FILE)
+    if named is None and not path.is_file():
+        return {}
+    import tomllib  # noqa: PLC0415 - only who has a file needs it
+
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadConfiguration(
+            f"the settings file {path}, which {CONFIG_VARIABLE} names, cannot be read: {error.strerror or error}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadConfiguration(f"the settings file {path} is not valid TOML: {error}") from None
+    for name, value in found.items():
+        if name not in SETTINGS or not isinstance(value, str):
+            raise BadConfiguration(
+                f"the settings file {path} has {name!r}, which is no setting with a text; it may have "
+                f'{", ".join(SETTINGS)}, such as broker = "redis://localhost:6379/0"'
+            )
+    return found
+
+
+async def open_stack(
+    url: str, clock: Clock | None = None, broker: str | None = None, redis: str | None = None
+) -> Stack:
     """Open the stack of a store URL: ``memory:``, ``sqlite:///relative.db``, ``sqlite:////absolute.db``,
-    ``postgresql://user@host/database``. ``clock`` replaces the clock of the system or database in tests."""
-    scheme = _scheme_of(url)
+    ``postgresql://user@host/database``. ``clock`` replaces the clock of the system or database in tests.
+
+    ``broker``: the URL of Redis or RabbitMQ; None: the store's own broker. ``redis``: where other programs find
+    their keys; None: the broker, if it is Redis. Neither needs to be reachable now."""
+    servers = choose_servers(url, broker, redis)
+    stack = await _open_store(url, clock)
+    try:
+        if servers.broker is not None and scheme_of(servers.broker) in RABBITMQ:
+            stack = await _with_rabbitmq(servers.broker, stack)
+        if servers.redis is not None:
+            stack = await _with_redis(servers.redis, stack)
+    except BaseException:
+        await stack.close()
+        raise
+    return stack
+
+
+async def _open_store(url: str, clock: Clock | None) -> Stack:
+    scheme = scheme_of(url)
     if scheme == "memory":
         return _memory(url, clock or SystemClock())
     if scheme == "sqlite":
@@ -54,6 +122,61 @@ async def open_stack(url: str, clock: Clock | None = None) -> Stack:
         f"the store URL {shown_url(url)!r} has the scheme {scheme or 'nothing'!r}; supported here: memory:, "
         "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user:password@host/database"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenServers:
+    """The servers besides the store's. ``broker``: None for the store's own."""
+
+    broker: str | None
+    redis: str | None
+
+
+def choose_servers(store: str, broker: str | None, redis: str | None) -> ChosenServers:
+    """Check the URLs without connecting, and apply the default of ``redis``."""
+    if broker is not None:
+        _check_server(broker, "broker", BROKER_VARIABLE, (*REDIS, *RABBITMQ), BROKER_SHAPES)
+    if redis is None and broker is not None and scheme_of(broker) in REDIS:
+        redis = broker
+    if redis is not None:
+        _check_server(redis, "Redis", REDIS_VARIABLE, REDIS, BROKER_SHAPES.partition(", amqp")[0])
+    if (broker or redis) and scheme_of(store) == "memory":
+        raise BadConfiguration(
+            f"the store memory: belongs to this process alone, so it has no use for "
+            f"{shown_url(broker or redis or '')}; leave the broker out, or give a store that processes share"
+        )
+    return ChosenServers(broker, redis)
+
+
+def _check_server(url: str, what: str, variable: str, schemes: tuple[str, ...], shapes: str) -> None:
+    if not url:
+        raise BadConfiguration(f"the URL of the {what} is empty; unset {variable}, or write one of {shapes}")
+    scheme = scheme_of(url)
+    if scheme not in schemes:
+        own = " (the store is its own broker: leave the setting out)" if is_postgres(url) else ""
+        raise BadConfiguration(
+            f"the URL of the {what} {shown_url(url)!r} has the scheme {scheme or 'nothing'!r}{own}; supported here: "
+            f"{shapes}"
+        )
+    if scheme in REDIS and find_spec("redis") is None:
+        raise BadConfiguration(
+            "Redis needs its driver: pip install 'dalsegno[redis]'"
+            " (in a clone of the repository: pip install -e '.[redis]')"
+        )
+    if scheme in RABBITMQ and find_spec("dalsegno.adapters.rabbitmq") is None:
+        raise BadConfiguration("this installation of Dal Segno has no adapter for RabbitMQ; use redis://")
+
+
+async def _with_rabbitmq(url: str, stack: Stack) -> Stack:
+    rabbitmq = importlib.import_module("dalsegno.adapters.rabbitmq")  # only what is used is loaded
+    opened: Stack = await rabbitmq.open_broker(url, stack)
+    return opened
+
+
+async def _with_redis(url: str, stack: Stack) -> Stack:
+    from dalsegno.adapters import redis  # noqa: PLC0415 - only what is used is loaded
+
+    return await redis.open_redis(url, stack)
 
 
 def _memory(url: str, clock: Clock) -> Stack:
@@ -179,13 +302,7 @@ def _listening_at(url: str) -> str:
 
 
 def is_postgres(url: str) -> bool:
-    return _scheme_of(url) in POSTGRES
-
-
-def _scheme_of(url: str) -> str:
-    """Return the scheme, also of a URL whose rest is malformed."""
-    scheme, colon, _ = url.partition(":")
-    return scheme.lower() if colon else ""
+    return scheme_of(url) in POSTGRES
 
 
 def require_postgres_driver() -> None:
@@ -195,14 +312,6 @@ def require_postgres_driver() -> None:
             "a store on PostgreSQL needs the driver asyncpg: pip install 'dalsegno[postgres]'"
             " (in a clone of the repository: pip install -e '.[postgres]')"
         )
-
-
-def shown_url(url: str) -> str:
-    """Return a store's URL for display, without its password. In doubt it omits more rather than show a part of the
-    password."""
-    if url.startswith(("sqlite:", "memory:")):
-        return url
-    return PASSWORD_OPTION.sub(r"\1***", LOGIN.sub(r"\1:***@", url, count=1))
 
 
 def sqlite_path(url: str) -> Path:

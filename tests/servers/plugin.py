@@ -17,14 +17,16 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.servers.certificates import Certificate, make_certificate
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer, make_template
 from tests.servers.process import die_with_parent
 from tests.servers.rabbitmq import RabbitServer
-from tests.servers.redis import RedisServer
+from tests.servers.redis import RedisServer, SentinelServer
 from tests.servers.workspace import Workspace
 
 _database_numbers = itertools.count(1)
@@ -108,13 +110,28 @@ def postgres_factory(
 
 @pytest.fixture
 def redis_factory(server_workspace: Workspace) -> Iterator[Callable[..., RedisServer]]:
-    """``redis_factory(appendonly=False)``."""
+    """``redis_factory(appendonly=False, certificate=…, password=…, users=…, settings=…)``."""
     with ExitStack() as servers:
 
-        def make(*, appendonly: bool = True, appendfsync: str = "always") -> RedisServer:
+        def make(**settings: Any) -> RedisServer:
             folder = server_workspace.new_folder("redis")
-            server = RedisServer(folder, appendonly=appendonly, appendfsync=appendfsync)
-            return servers.enter_context(server)
+            return servers.enter_context(RedisServer(folder, **settings))
+
+        yield make
+
+
+@pytest.fixture
+def certificate(server_workspace: Workspace) -> Certificate:
+    """Of a server on this machine, signed by an authority that exists for this test alone."""
+    return make_certificate(server_workspace.new_folder("certificates"))
+
+
+@pytest.fixture
+def sentinel_factory(server_workspace: Workspace) -> Iterator[Callable[[RedisServer], SentinelServer]]:
+    with ExitStack() as servers:
+
+        def make(primary: RedisServer) -> SentinelServer:
+            return servers.enter_context(SentinelServer(server_workspace.new_folder("sentinel"), primary))
 
         yield make
 

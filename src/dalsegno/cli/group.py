@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "resume", "retry", "rerun", "start"),
@@ -45,6 +47,20 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
+SERVER_OPTIONS = {
+    "broker": (
+        "DALSEGNO_BROKER",
+        "URL of Redis or RabbitMQ, which bring work to workers. Default: DALSEGNO_BROKER, else the store does.",
+    ),
+    "redis": (
+        "DALSEGNO_REDIS",
+        "URL of the Redis that other programs use. Default: DALSEGNO_REDIS, else the broker if it is Redis.",
+    ),
+}
+"""Options of every command that opens a store, besides ``--store``, with the variable that each overrides."""
+WITHOUT_SERVERS = ("migrate", "backup")
+"""Commands that work on the store's tables or file only."""
+
 
 def command_group(name: str, help: str) -> typer.Typer:
     """Return a group of commands under one name: ``dalsegno keys add``, ``dalsegno keys ls``."""
@@ -55,6 +71,10 @@ def command_group(name: str, help: str) -> typer.Typer:
 
 class Commands(TyperGroup):
     """The root group. The installed program, ``python -m dalsegno`` and tests all call its ``main``."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        add_server_options(self)
 
     def main(
         self,
@@ -67,7 +87,8 @@ class Commands(TyperGroup):
     ) -> Any:
         arguments = list(args) if args is not None else sys.argv[1:]
         try:
-            ended = super().main(arguments, prog_name, complete_var, False, windows_expand_args, **extra)
+            with _server_variables():
+                ended = super().main(arguments, prog_name, complete_var, False, windows_expand_args, **extra)
             code = ended if isinstance(ended, int) else 0
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - here every error ends
@@ -91,6 +112,51 @@ class Commands(TyperGroup):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def add_server_options(group: TyperGroup) -> None:
+    """Add ``--broker`` and ``--redis`` to the commands of the group that have ``--store``."""
+    for name, command in group.commands.items():
+        if isinstance(command, TyperGroup):
+            add_server_options(command)
+            continue
+        names = [parameter.name for parameter in command.params]
+        if "store" in names and "broker" not in names and name not in WITHOUT_SERVERS:
+            at = names.index("store") + 1
+            command.params[at:at] = [_server_option(option) for option in SERVER_OPTIONS]
+
+
+def _server_option(option: str) -> TyperOption:
+    variable, about = SERVER_OPTIONS[option]
+
+    def choose(_context: Any, _parameter: Any, value: str | None) -> None:
+        """The option is the variable of this process and of those that it starts: no password is on a command line."""
+        if value is not None:
+            os.environ[variable] = value
+
+    return TyperOption(
+        param_decls=[f"--{option}"],
+        type=str,
+        metavar="URL",
+        help=about,
+        callback=choose,
+        expose_value=False,
+        show_default=False,
+    )
+
+
+@contextmanager
+def _server_variables() -> Iterator[None]:
+    """Undo what options set in the environment."""
+    before = {variable: os.environ.get(variable) for variable, _ in SERVER_OPTIONS.values()}
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                os.environ.pop(variable, None)
+            else:
+                os.environ[variable] = value
 
 
 ClickException: type[Exception] = next(

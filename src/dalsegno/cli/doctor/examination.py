@@ -21,7 +21,8 @@ from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.worker.directory import list_workers, living_workers, remote_queue, served_queues
 from dalsegno.errors import DalSegnoError
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.wiring import is_postgres, sqlite_path
+from dalsegno.ports.stack import Server
+from dalsegno.wiring import choose_servers, is_postgres, sqlite_path
 
 LOOKED_AT = 500
 """Unfinished executions that are checked one by one."""
@@ -37,6 +38,11 @@ CURE = "Fix what failed above, then check again."
 async def examine(app: App) -> list[Check]:
     """Run every check that can be run, regardless of the results of others."""
     checks = await examine_machine()
+    try:
+        choose_servers(app.url, app.broker, app.redis)
+    except DalSegnoError as error:
+        cure = "Correct --broker, --redis, their variables or the settings file."
+        return [*checks, judge("broker", str(error), fail=True, cure=cure)]
     if app.url.startswith("sqlite:"):
         try:
             path = sqlite_path(app.url)
@@ -71,6 +77,8 @@ def _looks(app: App, client: Client) -> Iterator[tuple[str, Awaitable[Check | Se
     """Yield the checks one after the other; each begins when it is consumed."""
     if is_postgres(app.url):
         yield "history", examine_history(app.url)
+    for server in client.stack.servers:
+        yield server.name, _server(server)
     yield "time", _time_of(client)
     yield "workers", _workers(client)
     yield "executions", _executions(app)
@@ -78,6 +86,16 @@ def _looks(app: App, client: Client) -> Iterator[tuple[str, Awaitable[Check | Se
     yield "credentials", _credentials(client)
     yield "keys", _keys(client)
     yield "snapshots", _examine_snapshots(app)
+
+
+async def _server(server: Server) -> list[Check]:
+    """Check a server besides the store's: work goes on without it, so nothing here fails."""
+    if not server.connected():
+        cure = "Check the URL, the network and the server's log. Until then work is found in the store."
+        return [judge(server.name, server.problem(), warn=True, cure=cure)]
+    found = await server.examine()
+    connected = judge(server.name, f"connected to {server.url}")
+    return [connected, *(judge(server.name, sentence, warn=True) for sentence in found)]
 
 
 async def _time_of(client: Client) -> Check:

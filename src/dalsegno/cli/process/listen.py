@@ -24,7 +24,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import emit, span
-from dalsegno.cli.process.serve import egress_text, log_lines, log_registered, warn_of_lacking_versions
+from dalsegno.cli.process.serve import (
+    egress_text,
+    log_lines,
+    log_registered,
+    log_servers,
+    warn_of_lacking_versions,
+)
 from dalsegno.cli.process.startup import NEVER_OPENED, Awaited, running_when_open
 from dalsegno.cli.run.session import Stopping, stop_signals
 from dalsegno.engine.process import tune_memory
@@ -304,6 +310,7 @@ def _announce(plan: Plan, settings: ServerServerSettings, warning: str | None) -
     say("Dal Segno %s listens at %s", __version__, _listening_at(settings))
     say("reference of the API: %s/docs", url)
     say("store: %s", shown_url(plan.app.url))
+    log_servers(plan.app)
     say("in this process: %s", ", ".join(runs))
     log_registered(plan.app)
     say(egress_text(plan.app.egress))

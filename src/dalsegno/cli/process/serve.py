@@ -129,6 +129,7 @@ async def schedule(app: App, *, quiet: bool, as_json: bool, health: str | None =
             began = clock.now()
             say("scheduler: timers, schedules and repairs of %s; workers run elsewhere", shown_url(app.url))
             log_unused_store(app)
+            log_servers(app)
             report_on(app.engine)
             app.engine.when_lost(stopping.lose)
             await stopping.event.wait()
@@ -157,6 +158,7 @@ async def serve(app: App, *, quiet: bool, as_json: bool, health: str | None = No
             worker = engine.worker
             name = worker.name if worker is not None else ""
             say("worker %s serves %s on %s", name, ", ".join(app.settings.queues), shown_url(app.url))
+            log_servers(app)
             log_registered(app)
             await warn_of_lacking_versions(app)
             if app.egress is not None and app.egress.block_private:
@@ -180,6 +182,13 @@ def log_registered(app: App) -> None:
         say("tasks: %s", ", ".join(app.tasks.names()))
     if app.workflows.names():
         say("Python workflows: %s", ", ".join(app.workflows.names()))
+
+
+def log_servers(app: App) -> None:
+    """Log the servers besides the store's."""
+    say = logging.getLogger("dalsegno.cli").info
+    for server in app.engine.stack.servers:
+        say("%s: %s%s", server.name, server.url, "" if server.connected() else ", not connected yet")
 
 
 async def warn_of_lacking_versions(app: App) -> None:

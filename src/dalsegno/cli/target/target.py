@@ -33,7 +33,9 @@ from dalsegno.model.machine import MachineView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.wiring import (
+    broker_of_environment,
     default_store,
+    redis_of_environment,
     store_of_environment,
 )
 
@@ -139,6 +141,10 @@ def on_store(app: App, store: str | None) -> App:
         if app.url not in (named, default_store()):  # default_store() means that the program gave no URL
             _unused[app] = app.url
         app.url = named
+    # The options --broker and --redis are in the environment, too.
+    broker, redis = broker_of_environment(), redis_of_environment()
+    app.broker = broker if broker is not None else app.broker
+    app.redis = redis if redis is not None else app.redis
     require_url(app.url)
     return app
 

@@ -9,6 +9,7 @@ from dalsegno.engine.worker.directory import dead_workers, living_workers, queue
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.ports.ledger import QueueView, WorkerView
+from dalsegno.ports.stack import Server
 from dalsegno.server.operations.store_probe import ask_store
 from dalsegno.server.schemas.operations import Health, HealthStatus, Part
 from dalsegno.server.services import ServerServices
@@ -25,7 +26,7 @@ NAMED = 10
 
 
 async def examine(services: ServerServices) -> Health:
-    parts = [await _store(services)]
+    parts = [await _store(services), *_servers(services)]
     dead: list[str] = []
     if parts[0].status != "down":
         workers = await services.client.stack.ledger.workers()
@@ -45,6 +46,17 @@ async def _store(services: ServerServices) -> Part:
     slow = seconds > SLOW
     detail = "answers slowly" if slow else "answers"
     return Part(name="store", status="degraded" if slow else "ok", detail=detail, seconds=seconds)
+
+
+def _servers(services: ServerServices) -> list[Part]:
+    """Check the servers besides the store's. Without them work goes on, found in the store."""
+    return [server_part(server) for server in services.client.stack.servers]
+
+
+def server_part(server: Server) -> Part:
+    problem = server.problem()
+    status: HealthStatus = "degraded" if problem else "ok"
+    return Part(name=server.name, status=status, detail=problem or "is connected")
 
 
 def _disk(services: ServerServices) -> list[Part]:

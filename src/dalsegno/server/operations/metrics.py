@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +29,7 @@ from dalsegno.model.failure import Failure
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import QueueView, WorkerView
-from dalsegno.ports.stack import Stack
+from dalsegno.ports.stack import Server, Stack
 from dalsegno.server.http.paths import PREFIX
 from dalsegno.server.operations import store_probe
 from dalsegno.server.operations.store_probe import StoreProbe
@@ -74,10 +75,24 @@ class Look:
 
 
 async def exposition(services: Metered) -> bytes:
-    look = await _look_in_time(services.engine.stack)
+    stack = services.engine.stack
+    look, figures = await asyncio.gather(_look_in_time(stack), _measure(stack.servers))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(services, look))
+    registry.register(_Collector(services, look, figures))
     return generate_latest(registry)
+
+
+async def _measure(servers: Sequence[Server]) -> dict[str, Mapping[str, float]]:
+    """Return the figures of the servers that are connected and answer in time."""
+    return {server.name: await _figures(server) for server in servers if server.connected()}
+
+
+async def _figures(server: Server) -> Mapping[str, float]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await server.measure()
+    except (OperatorError, TimeoutError):
+        return {}
 
 
 async def end_look(stack: Stack) -> None:
@@ -103,9 +118,13 @@ _looks = StoreProbe("dalsegno-metrics", _look)
 
 
 class _Collector:
-    def __init__(self, services: Metered, look: Look | None) -> None:
+    def __init__(
+        self, services: Metered, look: Look | None, figures: Mapping[str, Mapping[str, float]]
+    ) -> None:
         self.services = services
         self.look = look
+        self.figures = figures
+        """What each server measured, by its name."""
 
     def collect(self) -> Iterator[Metric]:
         meter, engine = self.services.meter, self.services.engine
@@ -141,6 +160,24 @@ class _Collector:
         yield _gauge("store_up", "Whether the store answered.", 1 if self.look is not None else 0)
         if self.look is not None:
             yield from self._store(self.look)
+        yield from self._servers(engine.stack.servers)
+
+    def _servers(self, servers: Sequence[Server]) -> Iterator[Metric]:
+        if not servers:
+            return
+        up = GaugeMetricFamily(
+            "dalsegno_server_up", "Whether this process is connected to the server.", labels=("server",)
+        )
+        for server in servers:
+            up.add_metric((server.name,), 1 if server.connected() else 0)
+        yield up
+        figures = GaugeMetricFamily(
+            "dalsegno_server_figure", "What the server reports, by name.", labels=("server", "figure")
+        )
+        for name, measured in self.figures.items():
+            for figure, value in measured.items():
+                figures.add_metric((name, figure), value)
+        yield figures
 
     def _http(self, meter: Meter) -> Iterator[Metric]:
         requests = CounterMetricFamily(

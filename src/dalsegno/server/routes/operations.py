@@ -144,12 +144,13 @@ async def live() -> Alive:
 
 @health_router.get("/ready", operation_id="get_readiness")
 async def ready(services: Services) -> Alive:
-    """Readiness: requests can be served. 503 while the store is unreachable or read-only, or the server stops.
-    Needs no key."""
+    """Readiness: requests can be served. 503 while the store is unreachable or read-only, or the server stops. A
+    broker that is away is named, and does not matter: work is found in the store. Needs no key."""
     if services.closing.is_set():
         raise Unavailable("the server is stopping")
     await ask_store(services.client.stack)
-    return Alive(status="ok")
+    away = [server.name for server in services.client.stack.servers if not server.connected()]
+    return Alive(status="ok", detail=f"away: {', '.join(away)}" if away else None)
 
 
 limits_router = APIRouter(prefix="/limits", tags=["operation"], route_class=Route)

@@ -1,0 +1,133 @@
+"""The URL of one Redis or of a Sentinel, and the clients made from it.
+
+- ``redis://user:password@host:6379/0``, ``rediss://…`` with TLS; ``?ssl_ca_certs=FILE`` names the authority that
+  signed the server's certificate, ``ssl_certfile`` and ``ssl_keyfile`` a certificate of this client.
+- ``redis+sentinel://user:password@host1:26379,host2/name/0``, ``rediss+sentinel://…``: the Sentinels that know the
+  primary called ``name``. ``?sentinel_username=…&sentinel_password=…`` are for the Sentinels themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlencode, urlsplit
+
+from redis.asyncio import Redis
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from dalsegno.adapters.urls import shown_url
+from dalsegno.errors import BadConfiguration
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 10.0
+"""Seconds in which the server must answer a command, beside the time that the command itself may block."""
+SENTINEL_PORT = 26379
+SENTINEL_SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where Redis is. ``options`` are those of the driver."""
+
+    options: dict[str, Any]
+    service: str = ""
+    sentinels: tuple[tuple[str, int], ...] = ()
+    sentinel_options: dict[str, Any] | None = None
+
+    @property
+    def database(self) -> int:
+        return int(self.options.get("db", 0))
+
+    def client(self, *, blocking: float = 0.0) -> Redis:
+        """Return a client. ``blocking``: the longest time in seconds that a command of it may block by itself."""
+        options = {
+            "socket_connect_timeout": CONNECT_SECONDS,
+            "socket_keepalive": True,
+            "client_name": "dalsegno",
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            **self.options,
+            "socket_timeout": ANSWER_SECONDS + blocking,
+        }
+        if not self.sentinels:
+            return Redis(**options)
+        for_sentinels = {
+            "socket_connect_timeout": CONNECT_SECONDS,
+            "socket_timeout": CONNECT_SECONDS,
+            "retry": Retry(NoBackoff(), 0),
+            "protocol": 2,
+            **(self.sentinel_options or {}),
+        }
+        found = Sentinel(list(self.sentinels), sentinel_kwargs=for_sentinels)
+        client: Redis = found.master_for(self.service, **options)
+        return client
+
+
+def read_address(url: str) -> Address:
+    """Parse the URL. Raises an error that shows no password."""
+    try:
+        return _sentinel(url) if urlsplit(url).scheme in SENTINEL_SCHEMES else Address(_options(url))
+    except (TypeError, ValueError) as error:
+        # An error of the parser may quote a part of the password.
+        why = (
+            error if isinstance(error, _Malformed) else "special characters of a password are written as %XX"
+        )
+        raise BadConfiguration(
+            f"the URL {shown_url(url)!r} of Redis is not valid: {why}; write redis://user:password@host:6379/0"
+        ) from None
+
+
+class _Malformed(ValueError):
+    """A URL whose fault is described without quoting a password."""
+
+
+def _options(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = dict(parse_url(url))
+    encrypted = options.pop("connection_class", None) is not None
+    unknown = [name for name in options if name not in KNOWN and not name.startswith("ssl_")]
+    if unknown:
+        raise _Malformed(f"it has the unknown option {unknown[0]!r}")
+    return {**options, "ssl": True} if encrypted else options
+
+
+KNOWN = frozenset(
+    (
+        "host",
+        "port",
+        "db",
+        "username",
+        "password",
+        "socket_connect_timeout",
+        "client_name",
+        "health_check_interval",
+    )
+)
+
+
+def _sentinel(url: str) -> Address:
+    parts = urlsplit(url)
+    login, _, hosts = parts.netloc.rpartition("@")
+    service, _, database = parts.path.strip("/").partition("/")
+    if not service or not hosts:
+        raise _Malformed("it names no primary; write redis+sentinel://host1,host2/NAME")
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    own = {
+        name: query.pop(f"sentinel_{name}")
+        for name in ("username", "password")
+        if f"sentinel_{name}" in query
+    }
+    scheme = SENTINEL_SCHEMES[parts.scheme]
+    options = _options(f"{scheme}://{login + '@' if login else ''}host/{database or 0}?{urlencode(query)}")
+    del options["host"]
+    tls = {name: value for name, value in options.items() if name.startswith("ssl")}
+    return Address(options, unquote(service), tuple(map(_host, hosts.split(","))), {**tls, **own})
+
+
+def _host(text: str) -> tuple[str, int]:
+    parts = urlsplit(f"//{text}")
+    if not parts.hostname:
+        raise _Malformed(f"{text!r} is no host of a Sentinel")
+    return parts.hostname, parts.port or SENTINEL_PORT
