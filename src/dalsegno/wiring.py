@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypedDict
 from urllib.parse import unquote, urlsplit
 
 from dalsegno.adapters.urls import scheme_of, shown_url
@@ -98,30 +99,36 @@ async def open_stack(
     ``broker``: the URL of Redis or RabbitMQ; None: the store's own broker. ``redis``: where other programs find
     their keys; None: the broker, if it is Redis. Neither needs to be reachable now."""
     servers = choose_servers(url, broker, redis)
-    stack = await _open_store(url, clock)
+    stack = await _open_store(url, clock, is_broker=servers.broker is None)
     try:
         if servers.broker is not None and scheme_of(servers.broker) in RABBITMQ:
             stack = await _with_rabbitmq(servers.broker, stack)
-        if servers.redis is not None:
-            stack = await _with_redis(servers.redis, stack)
+        for server, parts in servers.redis_servers():
+            stack = await _with_redis(server, stack, parts)
     except BaseException:
         await stack.close()
         raise
     return stack
 
 
-async def _open_store(url: str, clock: Clock | None) -> Stack:
+async def _open_store(url: str, clock: Clock | None, *, is_broker: bool) -> Stack:
     scheme = scheme_of(url)
     if scheme == "memory":
         return _memory(url, clock or SystemClock())
     if scheme == "sqlite":
         return await _sqlite(url, clock or SystemClock())
     if is_postgres(url):
-        return await _postgres(url, clock)
+        return await _postgres(url, clock, is_broker=is_broker)
     raise BadConfiguration(
         f"the store URL {shown_url(url)!r} has the scheme {scheme or 'nothing'!r}; supported here: memory:, "
         "sqlite:///relative/path.db, sqlite:////absolute/path.db, postgresql://user:password@host/database"
     )
+
+
+class RedisParts(TypedDict):
+    name: str
+    is_broker: bool
+    has_keys: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,17 @@ class ChosenServers:
 
     broker: str | None
     redis: str | None
+
+    def redis_servers(self) -> list[tuple[str, RedisParts]]:
+        """Return what each Redis is for: the broker and the one with the keys of other programs may be the same."""
+        is_broker = self.broker is not None and scheme_of(self.broker) in REDIS
+        found: list[tuple[str, RedisParts]] = []
+        if self.broker is not None and is_broker and self.broker != self.redis:
+            found.append((self.broker, {"name": "Redis (broker)", "is_broker": True, "has_keys": False}))
+        if self.redis is not None:
+            is_same = self.broker == self.redis
+            found.append((self.redis, {"name": "Redis", "is_broker": is_same, "has_keys": True}))
+        return found
 
 
 def choose_servers(store: str, broker: str | None, redis: str | None) -> ChosenServers:
@@ -173,10 +191,10 @@ async def _with_rabbitmq(url: str, stack: Stack) -> Stack:
     return opened
 
 
-async def _with_redis(url: str, stack: Stack) -> Stack:
+async def _with_redis(url: str, stack: Stack, parts: RedisParts) -> Stack:
     from dalsegno.adapters import redis  # noqa: PLC0415 - only what is used is loaded
 
-    return await redis.open_redis(url, stack)
+    return await redis.open_redis(url, stack, **parts)
 
 
 def _memory(url: str, clock: Clock) -> Stack:
@@ -241,7 +259,7 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
     )
 
 
-async def _postgres(url: str, clock: Clock | None) -> Stack:
+async def _postgres(url: str, clock: Clock | None, *, is_broker: bool) -> Stack:
     require_postgres_driver()
     from dalsegno.adapters import postgres  # noqa: PLC0415 - only what is used is loaded
 
@@ -253,7 +271,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         await store.close()  # a retry opens another one
         raise
     ledger = postgres.PostgresLedger(store)
-    listener = postgres.Listener(listen_at)
+    listener = postgres.Listener(listen_at, is_needed=is_broker)
     broker = postgres.PostgresBroker(ledger, listener, ledger.waiting_workers)
     neighbours = postgres.PostgresNeighbours(ledger, listener, broker)
     transactions = postgres.PostgresTransactions(store, ledger.commits)
@@ -278,6 +296,7 @@ async def _postgres(url: str, clock: Clock | None) -> Stack:
         close,
         postgres.PostgresLimits(store),
         neighbours=neighbours,
+        watch=None if is_broker else postgres.PostgresWatch(neighbours),
         transactions=transactions,
         commits_at_once=postgres.COMMITS_AT_ONCE,
         timer_interval=postgres.TIMER_INTERVAL,

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App
+from dalsegno.adapters.urls import shown_url
 from dalsegno.cli.target.target import make_app
 from dalsegno.errors import BadConfiguration
-from dalsegno.wiring import choose_servers, shown_url
+from dalsegno.wiring import choose_servers
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, write
 from tests.servers.redis import RedisServer

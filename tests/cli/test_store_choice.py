@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.target.target import make_app, unused_store_of
-from dalsegno.wiring import shown_url
 from tests.cli.conftest import Invoke
 from tests.cli.documents import HELLO, LONG_WAIT, write
 from tests.cli.programs import Program, Programs

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.bench.report import Report
 from dalsegno.engine.process import run, tune_memory
 from dalsegno.errors import UsageError
-from dalsegno.wiring import shown_url
 
 Workload = Callable[..., Awaitable[Report]]
 WORKLOADS = (

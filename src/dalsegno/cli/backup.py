@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import stderr
 from dalsegno.cli.target.stores import require_url
 from dalsegno.engine.secrets.keys import FILE_VARIABLE, SUFFIX
-from dalsegno.wiring import is_postgres, shown_url, sqlite_path
+from dalsegno.wiring import is_postgres, sqlite_path
 
 if TYPE_CHECKING:
     from dalsegno.adapters.sqlite.backup import Backup

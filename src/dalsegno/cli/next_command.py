@@ -9,8 +9,9 @@ from math import ceil
 from os.path import relpath
 from pathlib import Path
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.cli.output import span
-from dalsegno.wiring import default_store, shown_url, store_of_environment
+from dalsegno.wiring import default_store, store_of_environment
 
 
 def short_path(file: str) -> str:

@@ -38,7 +38,7 @@ from dalsegno.engine.upkeep.timers import Timers
 from dalsegno.engine.wire.intake import WireIntake, adopt_setting
 from dalsegno.engine.wire.publishing import Publishing, has_news
 from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_offer, task_offer, version_offer
-from dalsegno.engine.worker.directory import LiveWorkers, describe, worker_name
+from dalsegno.engine.worker.directory import LiveWorkers, describe, present, worker_name
 from dalsegno.engine.worker.focused_broker import FocusedBroker
 from dalsegno.engine.worker.heartbeat import Heartbeat, RetiredNames
 from dalsegno.engine.worker.missing_tasks import LackingTokensWaker, MissingTasks
@@ -374,6 +374,9 @@ class Engine:
         self.client.launcher.worker = self.worker
         # The worker claims nothing before its name is stored, which shows that the store is back.
         self._start_role("worker", self.worker.run, self.worker.names.may_lease)
+        if serves_others:
+            for presence in self.stack.presence:
+                presence.show(present(self.worker, self.stack.clock))
         self._start_role("names", retired.run)
         if self.settings.missing_tasks == "wait":
             self._start_role("waiting tasks", self._taking_up().run)

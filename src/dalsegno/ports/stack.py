@@ -16,7 +16,7 @@ from dalsegno.ports.limits import Limits as LimitsPort
 from dalsegno.ports.messages import DeadLetters, MessageSource, Publications, Publisher
 from dalsegno.ports.neighbours import Neighbours, Watch
 from dalsegno.ports.records import Records
-from dalsegno.ports.task_transport import TaskTransport
+from dalsegno.ports.task_transport import ForeignWorker, TaskTransport
 from dalsegno.ports.transactions import Transactions
 
 TIMER_INTERVAL = 0.004
@@ -45,6 +45,13 @@ class Server(Protocol):
 
     async def measure(self) -> Mapping[str, float]:
         """Return figures for ``/metrics`` by name, such as the depth of a queue."""
+
+
+class Presence(Protocol):
+    """Workers as other programs see them."""
+
+    def show(self, describe: Callable[[], ForeignWorker]) -> None:
+        """Show a worker of this process until the stack is closed. Its ``info`` says that it is ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +100,8 @@ class Stack:
     """Marks of how far statuses are published. Only a stack with a publisher uses them."""
     dead_letters: Sequence[DeadLetters] = ()
     """Where messages of other programs lie that cannot be taken in."""
+    presence: Sequence[Presence] = ()
+    """Show the workers of this process to other programs."""
     task_transports: Sequence[TaskTransport] = ()
     """Hand tasks out to workers of other programs, besides ``/v1/tasks``."""
     step_by_step: bool = False

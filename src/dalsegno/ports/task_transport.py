@@ -6,6 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+OURS = "dalsegno"
+"""The name in ``info`` under which a worker of this engine gives its version."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignWorker:

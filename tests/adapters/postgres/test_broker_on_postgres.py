@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dalsegno.adapters.neighbours import Message
 from dalsegno.adapters.postgres.messaging import broker as broker_module
-from dalsegno.adapters.postgres.messaging.listener import LARGEST, Message, texts_of
+from dalsegno.adapters.postgres.messaging.listener import LARGEST, texts_of
 from dalsegno.testing.contract.builders import start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.pooler import DeafPooler

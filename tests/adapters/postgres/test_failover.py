@@ -11,10 +11,10 @@ import pytest
 from dalsegno import App
 from dalsegno.adapters.postgres import PostgresLedger, PostgresStore, PostgresTransactions
 from dalsegno.adapters.postgres.diagnostics import examine_database
+from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import StoreReadOnly, Unavailable
 from dalsegno.server.application import create_application
 from dalsegno.testing.contract.builders import start, token
-from dalsegno.wiring import shown_url
 from tests.adapters.postgres.programs import app_of, chain_of
 from tests.adapters.postgres.standby import Pair, make_pair
 from tests.servers.postgres import PostgresServer

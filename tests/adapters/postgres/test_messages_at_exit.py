@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from dalsegno.adapters.neighbours import Message, summary_of
 from dalsegno.adapters.postgres import PostgresNeighbours
 from dalsegno.adapters.postgres.messaging import listener as listener_module
-from dalsegno.adapters.postgres.messaging.listener import Message, summary_of
 from dalsegno.engine.operations.limits import NO_TOKEN
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import start, token

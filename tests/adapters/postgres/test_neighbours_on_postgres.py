@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from dalsegno.adapters.neighbours import LOOK_ALONE, LOOK_EVERY, SENT_AHEAD
 from dalsegno.adapters.postgres import (
     Listener,
     PostgresBroker,
@@ -13,7 +14,6 @@ from dalsegno.adapters.postgres import (
     PostgresNeighbours,
     PostgresStore,
 )
-from dalsegno.adapters.postgres.messaging.neighbours import LOOK_ALONE, LOOK_EVERY, SENT_AHEAD
 from dalsegno.testing.clock import FakeClock
 from tests.adapters.postgres.meanwhile import until
 

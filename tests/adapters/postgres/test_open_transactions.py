@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from dalsegno import App
+from dalsegno.adapters.neighbours import Message
 from dalsegno.adapters.postgres import PostgresLedger, PostgresTransactions
 from dalsegno.adapters.postgres.commit import starts
-from dalsegno.adapters.postgres.messaging.listener import CHANNEL, Message
+from dalsegno.adapters.postgres.messaging.listener import CHANNEL
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import BeginExecution, CreateExecution
 from dalsegno.model.limits import Allowance

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
+from dalsegno.adapters.neighbours import Message
 from dalsegno.adapters.postgres import Listener
 from dalsegno.adapters.postgres.messaging import listener as listener_module
-from dalsegno.adapters.postgres.messaging.listener import Message
 from tests.adapters.postgres.meanwhile import act_beside, until
 from tests.adapters.postgres.wire import Wire
 

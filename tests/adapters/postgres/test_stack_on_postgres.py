@@ -13,9 +13,10 @@ import httpx
 import pytest
 
 from dalsegno import App
+from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
 from dalsegno.server.application import create_application
-from dalsegno.wiring import open_stack, shown_url
+from dalsegno.wiring import open_stack
 from tests.adapters.postgres.programs import app_of, chain_of
 from tests.servers.postgres import PostgresServer
 from tests.waiting import come_about, until

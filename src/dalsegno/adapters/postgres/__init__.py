@@ -8,7 +8,7 @@ from dalsegno.adapters.postgres.ledger import PostgresLedger
 from dalsegno.adapters.postgres.limits import PostgresLimits
 from dalsegno.adapters.postgres.messaging.broker import PostgresBroker
 from dalsegno.adapters.postgres.messaging.listener import Listener
-from dalsegno.adapters.postgres.messaging.neighbours import PostgresNeighbours
+from dalsegno.adapters.postgres.messaging.neighbours import PostgresNeighbours, PostgresWatch
 from dalsegno.adapters.postgres.publications import PostgresPublications
 from dalsegno.adapters.postgres.records import PostgresBlobs, PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
@@ -28,6 +28,7 @@ __all__ = [
     "PostgresRecords",
     "PostgresStore",
     "PostgresTransactions",
+    "PostgresWatch",
     "keep_ahead",
     "make_in_time",
 ]

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import msgspec
 
+from dalsegno.adapters.neighbours import Message
 from dalsegno.adapters.postgres.caller_connections import (
     Pauses,
     SameDatabase,
@@ -31,7 +32,7 @@ from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
 from dalsegno.adapters.postgres.connections.connect import connect, name_of
 from dalsegno.adapters.postgres.connections.pooling import SESSION, naming
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
-from dalsegno.adapters.postgres.messaging.listener import CHANNEL, Message
+from dalsegno.adapters.postgres.messaging.listener import CHANNEL
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction
 from dalsegno.core.settlement import settle
 from dalsegno.errors import Unavailable

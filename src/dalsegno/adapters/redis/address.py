@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
@@ -18,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from dalsegno.adapters.redis.errors import BROKEN
 from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
 
@@ -61,9 +64,19 @@ class Address:
             "protocol": 2,
             **(self.sentinel_options or {}),
         }
-        found = Sentinel(list(self.sentinels), sentinel_kwargs=for_sentinels)
+        make: Any = Sentinel
+        found = make(list(self.sentinels), sentinel_kwargs=for_sentinels)
         client: Redis = found.master_for(self.service, **options)
         return client
+
+
+async def close_client(client: Redis) -> None:
+    """Close a client, and the connections to Sentinels that it uses."""
+    manager: Any = getattr(client.connection_pool, "sentinel_manager", None)
+    for each in (client, *(manager.sentinels if manager is not None else ())):
+        with contextlib.suppress(*BROKEN):
+            await each.aclose()
+    await asyncio.sleep(0)  # transports close in the next turn of the loop
 
 
 def read_address(url: str) -> Address:

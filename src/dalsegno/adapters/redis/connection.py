@@ -15,14 +15,21 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from dalsegno.adapters.redis.address import ANSWER_SECONDS, read_address
-from dalsegno.adapters.redis.errors import BROKEN, described, is_refusal
+from dalsegno.adapters.redis.address import ANSWER_SECONDS, close_client, read_address
+from dalsegno.adapters.redis.errors import (
+    BROKEN,
+    described,
+    driver_errors,
+    end_tasks,
+    expect_not_cancelled,
+    is_refusal,
+)
 from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
 
@@ -52,9 +59,8 @@ class RedisConnection:
     ``on_connect``, ``on_disconnect`` and ``on_message`` hold callbacks of the parts that use it.
     """
 
-    name = "Redis"
-
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, name: str = "Redis") -> None:
+        self.name = name
         self.address = read_address(url)
         self.url = shown_url(url)
         self.client: Redis = self.address.client()
@@ -85,7 +91,7 @@ class RedisConnection:
         """Return what an operator should know about the server's settings."""
         try:
             await self._check(self.client)
-            found = await self.client.execute_command("INFO")
+            found = await self.client.info()
         except (*BROKEN, BadConfiguration) as error:
             if self.working and is_refusal(error):
                 return ["the user may not run INFO, so the server's settings were not checked"]
@@ -114,16 +120,10 @@ class RedisConnection:
     async def close(self) -> None:
         """Send what is left, within a short time, and close the connections."""
         tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self.working and self._unsent:
-            with contextlib.suppress(*BROKEN):
-                async with asyncio.timeout(LAST_SECONDS):
-                    await self._send_unsent()
+        await end_tasks(*tasks)
+        await self.flush()
         self.working = False
-        with contextlib.suppress(*BROKEN):
-            await self.client.aclose()
+        await close_client(self.client)
 
     # -- sending --------------------------------------------------------------------------------------------------
 
@@ -132,6 +132,21 @@ class RedisConnection:
         if self.working:
             self._unsent.append(command)
             self._has_unsent.set()
+
+    async def transaction(self, *commands: Command) -> list[Any]:
+        """Run commands as one transaction; return their replies."""
+        with driver_errors(self.url):
+            pipeline = self.client.pipeline(transaction=True)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return await pipeline.execute()
+
+    async def flush(self) -> None:
+        """Send what is left, within a short time."""
+        if self.working and self._unsent:
+            with contextlib.suppress(*BROKEN):
+                async with asyncio.timeout(LAST_SECONDS):
+                    await self._send_unsent()
 
     def publish(self, message: bytes) -> None:
         """Send a message to the other processes."""
@@ -143,6 +158,7 @@ class RedisConnection:
             try:
                 await self._send_unsent()
             except BROKEN as error:
+                expect_not_cancelled()
                 logger.debug("commands to Redis are lost (%s)", described(error))
 
     async def _send_unsent(self) -> None:
@@ -153,7 +169,7 @@ class RedisConnection:
             pipeline.execute_command(*command)
         for reply in await pipeline.execute(raise_on_error=False):
             if isinstance(reply, ResponseError):
-                self._warn("Redis refused a command: %s", described(reply))
+                self.warn("Redis refused a command: %s", described(reply))
                 return
 
     # -- the subscription -----------------------------------------------------------------------------------------
@@ -166,6 +182,7 @@ class RedisConnection:
             except BadConfiguration as error:
                 self._lose(error)
             except BROKEN as error:
+                expect_not_cancelled()
                 if is_refusal(error):
                     self._refusal = BadConfiguration(
                         f"Redis at {self.url} refuses this user: {described(error)}"
@@ -178,7 +195,7 @@ class RedisConnection:
 
     async def _serve(self) -> None:
         """Subscribe, and receive messages until the connection is lost."""
-        async with self.client.pubsub(ignore_subscribe_messages=True) as subscription:
+        async with self.client.pubsub() as subscription:
             await self._check(self.client)
             await subscription.subscribe(self.channel)
             self._connected()
@@ -189,9 +206,9 @@ class RedisConnection:
                     if asked:
                         raise RedisConnectionError("the server does not answer any more")
                     await subscription.ping()
-                    asked = True
+                asked = found is None
+                if found is None:
                     continue
-                asked = False
                 if found["type"] == "message":
                     for receive in self.on_message:
                         receive(found["data"])
@@ -199,7 +216,7 @@ class RedisConnection:
     async def _check(self, client: Redis) -> None:
         """Refuse servers that lack what is used here, and those that take no writes."""
         try:
-            found = await client.execute_command("HELLO")
+            found = await cast("Any", client).execute_command("HELLO")
         except ResponseError as error:
             if is_refusal(error):
                 raise
@@ -243,12 +260,12 @@ class RedisConnection:
         if self._away_since is None:
             self._away_since = now
             self._warned_at = 0.0
-        self._warn("%s; work is found in the store meanwhile, trying again", self._problem)
+        self.warn("%s; work is found in the store meanwhile, trying again", self._problem)
         if was_working:
             for notice in self.on_disconnect:
                 notice()
 
-    def _warn(self, text: str, *values: object) -> None:
+    def warn(self, text: str, *values: object) -> None:
         """Log at most once in a while: a loss is reported when it begins, and now and then while it lasts."""
         now = _clock()
         if not self._warned_at or now - self._warned_at >= REMIND_AFTER:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from redis import exceptions
 
-from dalsegno.errors import BadConfiguration
+from dalsegno.errors import BadConfiguration, Unavailable
 
 BROKEN = (exceptions.RedisError, OSError, TimeoutError)
 """Whatever a command may raise because of the server, the network or the user's rights."""
+
+
+CANCEL_AGAIN = 0.2
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -27,3 +35,32 @@ def described(error: BaseException) -> str:
 def is_missing_group(error: exceptions.ResponseError) -> bool:
     """Return whether a stream or its consumer group is gone: the database was emptied, or restarted without a file."""
     return str(error).startswith(("NOGROUP", "UNBLOCKED"))
+
+
+def expect_not_cancelled() -> None:
+    """Raise the cancellation that the driver may have replaced by an error of the connection which it closed."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks until they have ended: a cancellation may be lost inside the driver (``asyncio.wait_for`` of Python
+    3.11 loses one that comes as the call returns)."""
+    left = [task for task in tasks if not task.done()]
+    while left:
+        for task in left:
+            task.cancel()
+        _, pending = await asyncio.wait(left, timeout=CANCEL_AGAIN)
+        left = list(pending)
+
+
+@contextmanager
+def driver_errors(url: str) -> Iterator[None]:
+    """Turn errors of the driver into ours. ``url``: without its password."""
+    try:
+        yield
+    except BROKEN as error:
+        expect_not_cancelled()
+        kind = BadConfiguration if is_refusal(error) else Unavailable
+        raise kind(f"Redis at {url} cannot be used: {described(error)}") from error

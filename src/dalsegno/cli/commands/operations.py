@@ -250,10 +250,10 @@ def migrate(
     """
     import asyncio
 
+    from dalsegno.adapters.urls import shown_url
     from dalsegno.cli.migrate import bring_up_to_date, refuse_odd_options
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.target import make_app
-    from dalsegno.wiring import shown_url
 
     refuse_odd_options(check=check, finish=finish, force=force)
     url = make_app(store).url

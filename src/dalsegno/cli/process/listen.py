@@ -21,6 +21,7 @@ import uvicorn
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import emit, span
@@ -45,7 +46,6 @@ from dalsegno.server.http.request import GuardedRequest
 from dalsegno.server.http.responses import HeadAsGet, with_default_headers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.version import __version__
-from dalsegno.wiring import shown_url
 
 if TYPE_CHECKING:
     from fastapi import FastAPI

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import cast
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.app import App
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import emit, span
@@ -25,7 +26,6 @@ from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.model.execution import ENDED, EndState
 from dalsegno.nodes.http.egress import ALLOW_VARIABLE, EgressPolicy, policy_from_environment
-from dalsegno.wiring import shown_url
 
 _HINT = "Write --retention 30d for all, or --retention COMPLETED=7d --retention FAILED=90d."
 

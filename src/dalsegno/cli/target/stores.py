@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from dalsegno.adapters.urls import shown_url
 from dalsegno.cli.errors import Refusal
 from dalsegno.errors import BadConfiguration
 from dalsegno.model.execution import ExecutionView
@@ -19,7 +20,6 @@ from dalsegno.wiring import (
     is_postgres,
     open_stack,
     require_postgres_driver,
-    shown_url,
     sqlite_path,
     store_of_environment,
 )

@@ -31,6 +31,7 @@ from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, TokenView, 
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger, WorkerView
 from dalsegno.ports.records import Record
+from dalsegno.ports.task_transport import OURS, ForeignWorker
 from dalsegno.version import __version__
 
 
@@ -135,6 +136,16 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerInfo).decode
 
 
+class PresentWorker(Protocol):
+    concurrency: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def queues(self) -> tuple[str, ...]: ...
+
+
 class ServingWorker(Protocol):
     """A worker of this process, as its description reads it."""
 
@@ -144,6 +155,12 @@ class ServingWorker(Protocol):
 
     @property
     def queues(self) -> tuple[str, ...]: ...
+
+
+def present(worker: PresentWorker, clock: Clock) -> Callable[[], ForeignWorker]:
+    """Return a function that describes the worker for other programs."""
+    info = {OURS: __version__, "host": socket.gethostname(), "process": os.getpid()}
+    return lambda: ForeignWorker(worker.name, worker.queues, worker.concurrency, clock.now(), info)
 
 
 def describe(worker: ServingWorker, clock: Clock) -> Callable[[], bytes]:

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
+from dalsegno.adapters.neighbours import Message
 from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorker, WaitingWorkers, is_suspect
-from dalsegno.adapters.postgres.messaging.listener import Listener, Message
+from dalsegno.adapters.postgres.messaging.listener import Listener
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
@@ -47,7 +48,9 @@ class PostgresBroker:
         self.listener = listener
         self.waiting_workers = waiting_workers
         self.waiting_workers.on_leased = self._hand_over
-        self.waiting_workers.suspects.on_ended = self._wake_all
+        self.waiting_workers.suspects.on_ended = self._suspects_ended
+        self.on_news: list[Callable[[], None]] = []
+        """Called when something may be ready that no process has announced: for another broker over this ledger."""
         self._changed = asyncio.Event()
         self._reported: set[str] = set()
         """Queues for which this process has reported idle since it was last woken."""
@@ -188,6 +191,7 @@ class PostgresBroker:
             self._handle_idle(message)
         if message.news:
             self._look_again()
+            self._pass_on_news()
         if message.hello and self._reported:
             self.listener.send(
                 Message(self.listener.name, idle=tuple(sorted(self._reported)), since=MESSAGE_DELAY)
@@ -196,6 +200,14 @@ class PostgresBroker:
             self._idle.pop(name, None)
             if name == self.listener.name:
                 self._look_again()
+
+    def _suspects_ended(self) -> None:
+        self._wake_all()
+        self._pass_on_news()
+
+    def _pass_on_news(self) -> None:
+        for notice in self.on_news:
+            notice()
 
     def _look_again(self) -> None:
         """Look for work again; after repeated vain looks stay silent for a moment before reporting idle."""

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from secrets import token_hex
 from typing import Any
 
 import asyncpg
 import msgspec
 
+from dalsegno.adapters.neighbours import Message, decode, encode, summary_of
 from dalsegno.adapters.postgres.connections.connect import connect, name_of
 from dalsegno.adapters.postgres.connections.pooling import connect_alone, naming
 from dalsegno.adapters.postgres.errors import UNREACHABLE
@@ -30,48 +31,13 @@ LARGEST = 7900
 """Bytes; PostgreSQL takes fewer than 8000."""
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message of the process ``sender``. Unused fields are empty."""
-
-    sender: str
-    hello: bool = False
-    """It has just connected: idle processes report again."""
-    idle: tuple[str, ...] = ()
-    """Queues for which it waits; ``since``: for how many seconds, at least."""
-    since: float = 0.0
-    wake: tuple[str, ...] = ()
-    """Processes that should poll for work."""
-    due: float | None = None
-    owed: bool = False
-    tended: bool = False
-    """It has polled for overdue work of others: another poll is not needed at once."""
-    watches: bool = False
-    """It asks for endings."""
-    ended: tuple[str, ...] = ()
-    news: bool = False
-    """Something is ready, and it is not known for which process: all that wait look."""
-
-
-def summary_of(sender: str, messages: Iterable[Message]) -> Message | None:
-    """Return the unsent messages that are still useful; None if there are none. Endings are not: a process that
-    waits for one polls soon.
-    """
-    message_list = list(messages)
-    news = any(message.news or message.wake for message in message_list)
-    owed = any(message.owed for message in message_list)
-    due = min((message.due for message in message_list if message.due is not None), default=None)
-    return Message(sender, news=news, owed=owed, due=due) if news or owed or due is not None else None
-
-
-_encode = msgspec.json.Encoder().encode
-decode = msgspec.json.Decoder(Message).decode
-NEWS = _encode(Message("", news=True)).decode()
+NEWS = encode(Message("", news=True)).decode()
 """The message of a transaction that this process does not end."""
 
 
 def texts_of(message: Message) -> list[str]:
     """Return one message, or several if a list in it is too long for one."""
-    text = _encode(message)
+    text = encode(message)
     if len(text) <= LARGEST:
         return [text.decode()]
     lists = {name: value for name in ("idle", "wake", "ended") if (value := getattr(message, name))}
@@ -147,7 +113,8 @@ class Listener:
     connection is made or lost.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, is_needed: bool = True) -> None:
+        """``is_needed``: False if another server carries the messages, and only transactions of callers notify."""
         self.url = url
         self.name = token_hex(6)
         self.working = False
@@ -164,6 +131,7 @@ class Listener:
         self._last_answer_at = 0.0
         self._pause = FIRST_PAUSE
         self._outage = ListenerOutage()
+        self._is_needed = is_needed
         self._warned = False
         self._task: asyncio.Task[None] | None = None
 
@@ -276,7 +244,7 @@ class Listener:
     def _warn_undelivered(self) -> None:
         """Log that the server itself answers but messages do not arrive."""
         self._outage.end()
-        if not self._warned:
+        if self._is_needed and not self._warned:
             self._warned = True
             logger.warning(
                 "PostgreSQL's notifications do not reach this process, as behind a pooler; it polls every second"

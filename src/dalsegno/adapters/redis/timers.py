@@ -1,0 +1,195 @@
+"""Timers that other programs plant: ``scheduler:timers``, ``scheduler:payloads``, ``scheduler:processing``.
+
+- One scheduler at a time has the turn: it looks every half second and claims all that is due. The turn of a scheduler
+  that died ends by itself.
+- A claimed timer lies in ``scheduler:processing`` until what it causes is committed. What lies there for five seconds
+  is claimed again: its scheduler has died, or its store was away. The timer's id is the message's identity, so that a
+  timer which is handed over twice fires once.
+- A payload that is refused becomes a dead letter, as does one whose taking in fails three times for another reason
+  than the store's absence. A timer without a payload may be half planted: it is dropped after five seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+from secrets import token_hex
+from typing import Any
+
+from redis.commands.core import AsyncScript
+from redis.exceptions import ResponseError
+
+from dalsegno.adapters.redis.connection import Command, RedisConnection
+from dalsegno.adapters.redis.dead_letters import RedisDeadLetters
+from dalsegno.adapters.redis.errors import BROKEN, described, end_tasks, expect_not_cancelled
+from dalsegno.errors import StoreLost, Unavailable
+from dalsegno.ports.messages import DeadMessage, ForeignMessage, Intake, Taken
+
+logger = logging.getLogger("dalsegno.redis")
+
+TIMERS, PAYLOADS, PROCESSING = "scheduler:timers", "scheduler:payloads", "scheduler:processing"
+TURN = "wf:timers:turn"
+LOOK_EVERY = 0.5
+TURN_SECONDS = 2.0
+"""A turn that is not renewed for this long ends."""
+LOOK_FOR_TURN = (3.0, 5.0)
+"""Seconds between two looks of a scheduler whether the turn is free, as a range: not all in step."""
+STALE_SECONDS = 5.0
+MOST_CLAIMED = 500
+AT_ONCE = 50
+"""Timers that are handed over concurrently: payloads may be large."""
+MOST_TRIES = 3
+PAUSE = 1.0
+
+
+def _script(name: str) -> str:
+    return (files("dalsegno.adapters.redis") / "scripts" / f"{name}.lua").read_text(encoding="utf-8")
+
+
+class RedisTimers:
+    def __init__(self, connection: RedisConnection, dead_letters: RedisDeadLetters) -> None:
+        self.connection = connection
+        self._dead_letters = dead_letters
+        self._name = token_hex(8)
+        self._claim: AsyncScript = connection.client.register_script(_script("claim_timers"))
+        self._finish: AsyncScript = connection.client.register_script(_script("finish_timers"))
+        self._in_hand: set[bytes] = set()
+        """Claimed here and not handed over yet."""
+        self._tries: Counter[bytes] = Counter()
+        self._task: asyncio.Task[None] | None = None
+        self.fired = 0
+        dead_letters.requeue_to(PAYLOADS, _planted_again)
+
+    def start(self, intake: Intake) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(intake), name="planted timers")
+
+    async def stop(self) -> None:
+        """Stop looking. What was claimed and not handed over is stale at once, so that another scheduler takes it."""
+        if self._task is None:
+            return
+        await end_tasks(self._task)
+        self._task = None
+        if self._in_hand:
+            self.connection.send(
+                "ZADD", PROCESSING, "XX", *(each for timer in self._in_hand for each in (0, timer))
+            )
+            self._in_hand.clear()
+
+    async def _run(self, intake: Intake) -> None:
+        while True:
+            try:
+                pause = await self._look(intake)
+            except StoreLost:
+                return
+            except Unavailable as error:
+                logger.debug("planted timers wait: %s", error)
+                pause = PAUSE
+            except ResponseError as error:
+                expect_not_cancelled()
+                self.connection.warn("planted timers cannot be read: %s", described(error))
+                pause = PAUSE
+            except BROKEN as error:
+                expect_not_cancelled()
+                logger.debug("planted timers wait for Redis: %s", described(error))
+                pause = PAUSE
+            except Exception:
+                logger.exception("planted timers could not be looked for; trying again")
+                pause = PAUSE
+            await asyncio.sleep(pause)
+
+    async def _look(self, intake: Intake) -> float:
+        """Claim and hand over all that is due; return the seconds until the next look."""
+        if not self.connection.working:
+            return PAUSE
+        while True:
+            reply = await self._claim(
+                keys=(TIMERS, PROCESSING, TURN),
+                args=(self._name, int(TURN_SECONDS * 1000), int(STALE_SECONDS * 1000), MOST_CLAIMED),
+            )
+            if not reply[0]:
+                return random.uniform(*LOOK_FOR_TURN)  # noqa: S311 - so that schedulers do not look in step
+            due, stale = reply[1], [timer for timer in reply[2] if timer not in self._in_hand]
+            await self._hand_over(due, stale, intake)
+            if len(due) + len(reply[2]) < MOST_CLAIMED:
+                return LOOK_EVERY
+
+    async def _hand_over(self, due: Sequence[bytes], stale: Sequence[bytes], intake: Intake) -> None:
+        claimed, first_seen = [*due, *stale], set(due)
+        self._in_hand.update(claimed)
+        try:
+            for begin in range(0, len(claimed), AT_ONCE):
+                ids = claimed[begin : begin + AT_ONCE]
+                payloads: list[Any] = await self.connection.client.hmget(PAYLOADS, ids)
+                await self._take(ids, payloads, first_seen, intake)
+        finally:
+            if (task := asyncio.current_task()) is None or not task.cancelling():
+                self._in_hand.difference_update(claimed)
+
+    async def _take(
+        self, ids: Sequence[bytes], payloads: Sequence[bytes | None], first_seen: set[bytes], intake: Intake
+    ) -> None:
+        """Hand one lot over, then remove what is committed."""
+        whole = [(timer, body) for timer, body in zip(ids, payloads, strict=True) if body is not None]
+        lost = [
+            timer
+            for timer, body in zip(ids, payloads, strict=True)
+            if body is None and timer not in first_seen
+        ]
+        for timer in lost:
+            logger.warning(
+                "the timer %r has no payload in %s; it is dropped", timer.decode(errors="replace"), PAYLOADS
+            )
+        replies = await asyncio.gather(
+            *(intake.take(_message(timer, body)) for timer, body in whole), return_exceptions=True
+        )
+        done, letters = list(lost), []
+        outage: BaseException | None = None
+        for (timer, body), reply in zip(whole, replies, strict=True):
+            if isinstance(reply, Taken):
+                done.append(timer)
+                self.fired += reply.outcome == "applied"
+                if reply.outcome == "refused":
+                    letters.append(self._letter(timer, body, reply.reason, reply.code))
+            elif isinstance(reply, Unavailable | StoreLost) or not isinstance(reply, Exception):
+                outage = reply
+            elif self._has_failed_for_good(timer, reply):
+                done.append(timer)
+                reason = f"it could not be taken in: {type(reply).__name__}: {reply}"
+                letters.append(self._letter(timer, body, reason, "INTERNAL"))
+        await self._remove(done, letters)
+        if outage is not None:
+            raise outage
+
+    def _has_failed_for_good(self, timer: bytes, error: Exception) -> bool:
+        self._tries[timer] += 1
+        logger.error("the timer %r cannot be taken in", timer.decode(errors="replace"), exc_info=error)
+        return self._tries[timer] >= MOST_TRIES
+
+    def _letter(self, timer: bytes, body: bytes, reason: str, code: str) -> Command:
+        return self._dead_letters.entry(
+            PAYLOADS, body, reason, code, {"timer": timer.decode(errors="backslashreplace")}
+        )
+
+    async def _remove(self, done: Sequence[bytes], letters: Sequence[Command]) -> None:
+        """Remove timers, after their dead letters are written: twice is better than never."""
+        if letters:
+            await self.connection.transaction(*letters)
+        if done:
+            await self._finish(keys=(TIMERS, PAYLOADS, PROCESSING), args=done)
+        for timer in done:
+            self._tries.pop(timer, None)
+            self._in_hand.discard(timer)
+
+
+def _message(timer: bytes, body: bytes) -> ForeignMessage:
+    return ForeignMessage(body, PAYLOADS, timer.decode(errors="backslashreplace"), timer=True)
+
+
+def _planted_again(letter: DeadMessage) -> Sequence[Command]:
+    timer = letter.headers.get("timer", letter.id)
+    return (("HSET", PAYLOADS, timer, letter.body), ("ZADD", TIMERS, int(letter.at * 1000), timer))
