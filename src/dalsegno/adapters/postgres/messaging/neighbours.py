@@ -19,6 +19,7 @@ class PostgresNeighbours(ChannelNeighbours):
     def __init__(self, ledger: Ledger, listener: Listener, broker: PostgresBroker) -> None:
         super().__init__(ledger, listener)
         self.broker = broker
+        self.listener = listener
         listener.on_message = self._receive
         listener.on_connect, listener.on_disconnect = self._connected, broker.disconnected
 
