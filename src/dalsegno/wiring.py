@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import os
 import time
 from collections.abc import Mapping
@@ -99,7 +98,7 @@ async def open_stack(
     ``broker``: the URL of Redis or RabbitMQ; None: the store's own broker. ``redis``: where other programs find
     their keys; None: the broker, if it is Redis. Neither needs to be reachable now."""
     servers = choose_servers(url, broker, redis)
-    stack = await _open_store(url, clock, is_broker=servers.broker is None)
+    stack = await _open_store(url, clock, is_broker=not servers.has_redis_broker)
     try:
         if servers.broker is not None and scheme_of(servers.broker) in RABBITMQ:
             stack = await _with_rabbitmq(servers.broker, stack)
@@ -138,11 +137,14 @@ class ChosenServers:
     broker: str | None
     redis: str | None
 
+    @property
+    def has_redis_broker(self) -> bool:
+        return self.broker is not None and scheme_of(self.broker) in REDIS
+
     def redis_servers(self) -> list[tuple[str, RedisParts]]:
         """Return what each Redis is for: the broker and the one with the keys of other programs may be the same."""
-        is_broker = self.broker is not None and scheme_of(self.broker) in REDIS
         found: list[tuple[str, RedisParts]] = []
-        if self.broker is not None and is_broker and self.broker != self.redis:
+        if self.broker is not None and self.has_redis_broker and self.broker != self.redis:
             found.append((self.broker, {"name": "Redis (broker)", "is_broker": True, "has_keys": False}))
         if self.redis is not None:
             is_same = self.broker == self.redis
@@ -181,14 +183,12 @@ def _check_server(url: str, what: str, variable: str, schemes: tuple[str, ...], 
             "Redis needs its driver: pip install 'dalsegno[redis]'"
             " (in a clone of the repository: pip install -e '.[redis]')"
         )
-    if scheme in RABBITMQ and find_spec("dalsegno.adapters.rabbitmq") is None:
-        raise BadConfiguration("this installation of Dal Segno has no adapter for RabbitMQ; use redis://")
 
 
 async def _with_rabbitmq(url: str, stack: Stack) -> Stack:
-    rabbitmq = importlib.import_module("dalsegno.adapters.rabbitmq")  # only what is used is loaded
-    opened: Stack = await rabbitmq.open_broker(url, stack)
-    return opened
+    from dalsegno.adapters import rabbitmq  # noqa: PLC0415 - only what is used is loaded
+
+    return await rabbitmq.open_broker(url, stack)
 
 
 async def _with_redis(url: str, stack: Stack, parts: RedisParts) -> Stack:

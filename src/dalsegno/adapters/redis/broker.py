@@ -30,7 +30,7 @@ from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.errors import BROKEN, end_tasks, is_missing_group
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import ReadyToken
+from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.ledger import Ledger
 
 LOOK_EVERY = 10.0
@@ -120,6 +120,9 @@ class RedisBroker:
 
     # -- the port ---------------------------------------------------------------------------------------------
 
+    def committed(self, transition: Transition) -> None:
+        """Do nothing: an announcement only names tokens."""
+
     async def announce(self, tokens: Sequence[ReadyToken]) -> None:
         if not tokens:
             return
@@ -159,6 +162,9 @@ class RedisBroker:
                 self._is_at_work()
                 return leases
             await self._wait(served, limit, changed, asked_at)
+
+    def settled(self, lease: Lease) -> None:
+        """Do nothing: an entry is removed when it is read."""
 
     async def close(self) -> None:
         """Leave what may not be taken here any more to the others, and send what is left."""
