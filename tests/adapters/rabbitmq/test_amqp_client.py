@@ -12,6 +12,7 @@ from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message, Outcome
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed, ConnectionLost
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
+from dalsegno.engine.process import run
 from tests.servers import RabbitServer
 
 PATIENCE = 20.0
@@ -247,3 +248,11 @@ async def test_server_that_is_stopped_is_noticed_by_its_silence(
         rabbitmq_server.resume()
     connection = await Connection.open(parse_address(rabbitmq_url))
     await connection.close()
+
+
+def test_processes_of_our_own_connect_on_uvloop(rabbitmq_url: str) -> None:
+    async def connect() -> None:
+        connection = await Connection.open(parse_address(rabbitmq_url))
+        await connection.close()
+
+    run(connect())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.address import Address
@@ -153,10 +153,10 @@ class Connection(asyncio.Protocol):
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the types: it is one of TCP or TLS
-        self._transport = transport
+        # Those of uvloop have no base class in common with asyncio's.
+        self._transport = made = cast(asyncio.Transport, transport)
         if self.lost is not None:
-            transport.abort()
+            made.abort()
 
     def data_received(self, data: bytes) -> None:
         self._received_at = self.loop.time()
