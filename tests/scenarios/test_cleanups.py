@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from dalsegno import App, NodeContext, signal
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
+from dalsegno.engine.scripts import steps
 from dalsegno.engine.scripts.cleanup import Cleanup
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
@@ -301,6 +302,89 @@ def test_a_clean_up_that_stores_too_much_is_gone_on_with(
         size = 2
         assert stage.end_of(gone_on(stage, handle)).state == "CANCELLED"
         assert stage.seen == [8]
+
+
+OVERTAKES = """
+try { await Signal.next("never") } finally {
+    const rows = Task.run("rows", 1)
+    await Task.run("hold", "refund")
+    await Task.run("note", "refunded")
+    await Promise.all([Signal.next("clean"), rows])
+}
+"""
+
+
+def test_a_clean_up_that_goes_on_while_it_fails_does_nothing_twice(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state that is kept is the one in which the refund was made, not the one before."""
+    monkeypatch.setattr(storage, "AT_ONCE", 1)
+    read, overtaken = steps.read_unfinished, list[str]()
+    with Stage(store_url, limits=EngineLimits(stored_bytes=20_000)) as stage:
+        size = 25_000
+
+        @stage.app.task
+        async def rows(number: int) -> str:
+            return str(number) * size
+
+        async def is_refunded(execution: str) -> bool:
+            events = await stage.app.client.events(execution)
+            return any((each.kind, each.node) == ("TaskCompleted", "note") for each in events)
+
+        async def read_and_wait(ledger: Any, execution: str, message: str) -> Any:
+            found = await read(ledger, execution, message)
+            if not overtaken:
+                overtaken.append(execution)
+                stage.door("refund").open()
+                await come_about(partial(is_refunded, execution), "the refund was made")
+            return found
+
+        monkeypatch.setattr(steps, "read_unfinished", read_and_wait)
+        handle = stage.start_script(OVERTAKES)
+        stage.until_event(handle, "Suspended", "signal never")
+        handle.cancel("enough")
+        ended = stage.end_of(handle)
+        assert (ended.state, ended.error["code"], overtaken) == ("CANCELLED", "LimitExceeded", [handle.id])
+        size = 2
+        again = gone_on(stage, handle)
+        again.signal("clean")
+        assert stage.end_of(again).state == "CANCELLED"
+        assert stage.seen == ["refunded"]
+
+
+def test_a_cancel_that_arrives_while_a_script_fails_is_not_lost(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either the script cleans up, or it fails with a letter, and what goes on with it does."""
+    monkeypatch.setattr(storage, "AT_ONCE", 1)
+    fail, failed = ScriptSteps.fail, list[str]()
+    with Stage(store_url, limits=EngineLimits(stored_bytes=20_000)) as stage:
+        size = 25_000
+
+        @stage.app.task
+        async def rows(number: int) -> str:
+            return str(number) * size
+
+        async def fail_and_wait(self: ScriptSteps, lease: Lease, error: Any) -> ScriptStep:
+            step = await fail(self, lease, error)
+            if not failed:
+                failed.append(lease.execution)
+                await stage.app.client.cancel(lease.execution)
+            return step
+
+        monkeypatch.setattr(ScriptSteps, "fail", fail_and_wait)
+        handle = stage.start_script(
+            """
+            try { await Promise.all([Task.run("rows", 1), Signal.next("never")]) }
+            finally { await Task.run("note", "undone") }
+            """
+        )
+        ended = stage.end_of(handle)
+        assert (ended.state, failed) == ("CANCELLED", [handle.id])
+        if ended.error["code"] == "LimitExceeded":
+            size = 2
+            assert stage.end_of(gone_on(stage, handle)).state == "CANCELLED"
+        assert stage.seen == ["undone"]
 
 
 def test_a_clean_up_is_gone_on_with_once(stage: Stage) -> None:

@@ -152,18 +152,23 @@ def error_object(error: ErrorValue, *, traceback: bool = True) -> dict[str, Any]
     return found
 
 
-def fail_script(lease: Lease, error: ErrorValue, now: float) -> Transition:
-    """End the execution without running its machine: a damaged snapshot, a limit."""
-    effects = (order_cancel_children(lease.execution, FAILED), failing(error, now, hand_over=True))
+def fail_script(lease: Lease, view: MachineView | None, error: ErrorValue, now: float) -> Transition:
+    """End the execution without running its machine: a damaged snapshot, a limit. Refused if its machine has moved on
+    since ``view``, or was asked to end: then it may have something to clean up.
+    """
+    effects: list[Effect] = [_unchanged_machine(view, interrupted=False)] if view is not None else []
+    effects += [order_cancel_children(lease.execution, FAILED), failing(error, now, hand_over=True)]
     return Transition(
-        lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
+        lease.execution, tuple(effects), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
 
 
 def fail_cleanup(
     lease: Lease, view: MachineView, error: ErrorValue, now: float, unfinished: bytes | None
 ) -> Transition:
-    """Fail a script that was asked to end, and keep what it had not cleaned up."""
+    """Fail a script that was asked to end, and keep what it had not cleaned up. Refused if its machine has moved on
+    since ``view``: it may have started what a retry of the kept state would start once more.
+    """
     is_cancelled = view.cancel == "cancel"
     children, finish = (
         _cancelled(lease.execution, now, None, error)
@@ -171,7 +176,8 @@ def fail_cleanup(
         else _timed_out(lease.execution, now, error)
     )
     reason = _failed_cleanup(view.cancel, error)
-    effects = (children, *_keeping(lease.execution, finish, unfinished, reason, now))
+    kept = _keeping(lease.execution, finish, unfinished, reason, now)
+    effects = (_unchanged_machine(view), children, *kept)
     return Transition(
         lease.execution, effects, (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
@@ -257,12 +263,14 @@ def termination(reason: str | None) -> str:
     return f"the execution was terminated: {reason}" if reason else "the execution was terminated"
 
 
-def _unchanged_machine(view: MachineView) -> SaveMachine:
+def _unchanged_machine(view: MachineView, *, interrupted: bool = True) -> SaveMachine:
     """Return a save that only checks the version: an ending must not lose what the machine did since it was read.
 
-    What it would save is not written.
+    What it would save is not written. ``interrupted``: the ending takes a request to end into account.
     """
-    return SaveMachine(view.version, b"", view.inbox, view.wake, view.reachable, view.line, interrupted=True)
+    return SaveMachine(
+        view.version, b"", view.inbox, view.wake, view.reachable, view.line, interrupted=interrupted
+    )
 
 
 def _by_deadline(lease: Lease, *effects: Effect) -> Transition:

@@ -75,6 +75,9 @@ async def commit_step(
         scripts.hot.keep(lease.execution, step.cached)
     if isinstance(outcome, Stale) and outcome.reason == "version" and step.instead is not None:
         outcome = await commit(step.instead())
+    while isinstance(outcome, Stale) and outcome.reason == "version" and step.ends_with is not None:
+        step = await scripts.fail(lease, step.ends_with)
+        outcome = await commit(step.transition)
     if isinstance(outcome, Stale) and outcome.reason in ("finished", "unknown"):
         instead = scripts.handed_over(lease, step)
         if instead is not None:

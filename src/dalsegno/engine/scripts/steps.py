@@ -105,6 +105,8 @@ class ScriptStep(Struct, gc=False):
     cached: CachedMachine | None = None
     done: TaskDone | None = None
     """Result of a task, in case its script has ended before it."""
+    ends_with: ErrorValue | None = None
+    """The error with which the step ends its execution without another turn, computed for the machine as it was."""
     freed: int = 0
     """Bytes in rows that the step removes, counting only values that count towards the limit."""
 
@@ -155,7 +157,7 @@ class ScriptSteps:
             except LimitExceeded as error:
                 if self.transactions.has(lease):
                     await self.transactions.abandon(lease)
-                return ScriptStep(await self._fail(lease, ErrorValue("LimitExceeded", str(error))))
+                return await self.fail(lease, ErrorValue("LimitExceeded", str(error)))
         return step
 
     def _step(self, lease: Lease) -> Awaitable[ScriptStep]:
@@ -185,7 +187,7 @@ class ScriptSteps:
         if lease.losses >= self.limits.losses:
             message = f"the worker process died {lease.losses} times while it ran this workflow's own code"
             error = ErrorValue("WORKER_LOST", message, "WorkerLost")
-            return ScriptStep(await self._fail(lease, error))
+            return await self.fail(lease, error)
         try:
             return await self._resume_machine(lease)
         except NameMissing as error:
@@ -198,15 +200,19 @@ class ScriptSteps:
 
     async def _damaged(self, lease: Lease, error: SnapshotError) -> ScriptStep:
         logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
-        return ScriptStep(await self._fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error))))
+        return await self.fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error)))
 
-    async def _fail(self, lease: Lease, error: ErrorValue) -> Transition:
-        """Return the transition that ends a script without another turn. An unfinished clean-up is kept."""
+    async def fail(self, lease: Lease, error: ErrorValue) -> ScriptStep:
+        """Return the step that ends a script without another turn. An unfinished clean-up is kept. The commit is
+        refused if the machine moves on meanwhile: then the step is to be computed again.
+        """
         view = await self.ledger.machine(lease.execution)
-        if view is None or not view.cancel:
-            return fail_script(lease, error, self.ledger.now())
-        _, kept = await read_unfinished(self.ledger, lease.execution, error.message)
-        return fail_cleanup(lease, view, error, self.ledger.now(), kept)
+        if view is not None and view.cancel:
+            view, kept = await read_unfinished(self.ledger, lease.execution, error.message)
+            if view is not None:
+                ending = fail_cleanup(lease, view, error, self.ledger.now(), kept)
+                return ScriptStep(ending, ends_with=error)
+        return ScriptStep(fail_script(lease, view, error, self.ledger.now()), ends_with=error)
 
     def _lacking(self, definition: str, program: ScriptProgram) -> frozenset[str]:
         """Return the names that a version other than the program's own uses and this program lacks."""
@@ -455,7 +461,7 @@ class ScriptSteps:
         """Fail a step that exceeded the limits of its subprocess."""
         now = self.ledger.now()
         if lease.kind != "task":
-            return ScriptStep(await self._fail(lease, ErrorValue("LimitExceeded", message)))
+            return await self.fail(lease, ErrorValue("LimitExceeded", message))
         error = unstorable(LimitExceeded(message))
         return await self._task_failed(lease, decode_task(lease.data), error, now)
 
@@ -483,10 +489,9 @@ class ScriptSteps:
             return msgspec.structs.replace(step.transition, execution=execution)
         return None
 
-    async def refused(self, lease: Lease, message: str) -> Transition:
+    async def refused(self, lease: Lease, message: str) -> ScriptStep:
         """Return the failure of a step whose output the store cannot hold."""
-        error = ErrorValue("NOT_STORABLE", f"the store cannot hold this: {message}")
-        return await self._fail(lease, error)
+        return await self.fail(lease, ErrorValue("NOT_STORABLE", f"the store cannot hold this: {message}"))
 
     async def _timer(self, lease: Lease) -> ScriptStep:
         body = decode_timer(lease.data)

@@ -581,6 +581,12 @@ class Worker:
         """Handle a stale commit. If the machine has moved on, only the task's completion is committed. If the script
         has ended, the task with the same lease is an execution of its own.
         """
+        if step.ends_with is not None and outcome.reason == "version":
+            step = await self.scripts.fail(lease, step.ends_with)
+            again = await self._commit(lease, step.transition)
+            if isinstance(again, Stale):
+                await self._too_late(lease, step, again, name)
+            return
         instead = step.instead() if step.instead is not None and outcome.reason == "version" else None
         if outcome.reason in ("finished", "unknown"):
             instead = self.scripts.handed_over(lease, step)
@@ -602,8 +608,11 @@ class Worker:
         """Commit the failure of a refused script step. If the script has ended meanwhile, its task with the same
         lease is an execution of its own and starts again.
         """
-        failure = await self.scripts.refused(lease, refused.message)
-        if isinstance(await self.releaser.commit_failure(lease, failure), Stale):
+        step = await self.scripts.refused(lease, refused.message)
+        outcome = await self.releaser.commit_failure(lease, step.transition)
+        if isinstance(outcome, Stale) and outcome.reason == "version":
+            await self._too_late(lease, step, outcome, name)
+        elif isinstance(outcome, Stale):
             await self.releaser.give_back(name, [lease])
 
     def _kept(self, lease: Lease, kept: Sequence[NewToken], applied: Applied) -> list[Lease]:
