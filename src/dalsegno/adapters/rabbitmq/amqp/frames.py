@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from dalsegno.adapters.rabbitmq.amqp.errors import ProtocolError
 from dalsegno.adapters.rabbitmq.amqp.fields import Reader, Table, Timestamp, long_string, short_string, table
@@ -245,6 +246,16 @@ def _decode(kind: str, reader: Reader) -> Any:
 # -- messages ---------------------------------------------------------------------------------------------------
 
 
+_OCTETS = [bytes((number,)) for number in range(256)]
+_WRITERS = {
+    "headers": table,
+    "delivery_mode": _OCTETS.__getitem__,
+    "priority": _OCTETS.__getitem__,
+    "timestamp": lambda moment: moment.seconds.to_bytes(8),
+}
+_PROPERTY_WRITERS = tuple((flag, _WRITERS.get(name, short_string)) for name, flag in _PROPERTY_FLAGS)
+
+
 def publish_frames(
     channel: int, exchange: str, routing_key: str, properties: Properties, body: bytes, frame_max: int
 ) -> bytes:
@@ -274,19 +285,10 @@ def content_frame(channel: int, properties: Properties, size: int) -> bytes:
 
 def properties_bytes(properties: Properties) -> bytes:
     flags, parts = 0, []
-    for name, flag in _PROPERTY_FLAGS:
-        value = getattr(properties, name)
-        if value is None:
-            continue
-        flags |= flag
-        if name == "headers":
-            parts.append(table(value))
-        elif name in {"delivery_mode", "priority"}:
-            parts.append(bytes((value,)))
-        elif name == "timestamp":
-            parts.append(value.seconds.to_bytes(8))
-        else:
-            parts.append(short_string(value))
+    for value, (flag, write) in zip(astuple(properties), _PROPERTY_WRITERS, strict=True):
+        if value is not None:
+            flags |= flag
+            parts.append(write(value))
     return flags.to_bytes(2) + b"".join(parts)
 
 
