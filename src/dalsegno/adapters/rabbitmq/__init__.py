@@ -16,7 +16,7 @@ from dalsegno.adapters.rabbitmq.publisher import RabbitPublisher
 from dalsegno.adapters.rabbitmq.receiver import Receiver
 from dalsegno.adapters.rabbitmq.sender import Sender
 from dalsegno.adapters.rabbitmq.server import RabbitServer
-from dalsegno.adapters.rabbitmq.topology import Topology
+from dalsegno.adapters.rabbitmq.topology import Topology, TopologyDiffers
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.stack import Stack
 
@@ -37,8 +37,8 @@ __all__ = [
 async def open_broker(url: str, stack: Stack) -> Stack:
     """Return the stack with RabbitMQ as its broker.
 
-    A RabbitMQ that is away is connected to as soon as it is there. One that refuses the login, or has queues with
-    other arguments, is an error of configuration.
+    A RabbitMQ that is away, or has queues with other arguments, is connected to as soon as it is there and they fit:
+    until then work is found in the store. One that refuses the login is an error of configuration.
     """
     broker = await make_broker(url, stack)
 
@@ -65,7 +65,7 @@ async def make_broker(url: str, stack: Stack) -> RabbitBroker:
     known = KnownTokens(stack.archive.definition_by_hash)
     broker = RabbitBroker(stack.ledger, stack.broker, sender, receiver, foreign, known)
     error = await asyncio.shield(sender.link.start())
-    if isinstance(error, BadConfiguration):
+    if isinstance(error, BadConfiguration) and not isinstance(error, TopologyDiffers):
         await broker.close()
         raise error
     return broker

@@ -76,7 +76,8 @@ class TopologyDiffers(BadConfiguration):
         super().__init__(
             "RabbitMQ has queues with other arguments, which cannot be changed: "
             + ", ".join(map(str, differences))
-            + f". Delete them when they are empty ({commands}), and start again; or use another vhost"
+            + f". Delete them when they are empty ({commands}), or use another vhost; until then work is found in "
+            "the store"
         )
 
 
