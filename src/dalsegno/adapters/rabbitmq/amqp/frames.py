@@ -7,7 +7,7 @@ of their own: each node of a graph needs three of the first and one of each othe
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -247,7 +247,7 @@ def _decode(kind: str, reader: Reader) -> Any:
 
 
 _OCTETS = [bytes((number,)) for number in range(256)]
-_WRITERS = {
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
     "headers": table,
     "delivery_mode": _OCTETS.__getitem__,
     "priority": _OCTETS.__getitem__,
