@@ -1,4 +1,4 @@
-"""Announcements between processes over Redis: to whom they go, and what happens while Redis is empty, dead or silent."""
+"""Announcements between processes over Redis: to whom they go, and what happens while Redis is empty, dead, silent."""
 
 from __future__ import annotations
 

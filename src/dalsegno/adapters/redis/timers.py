@@ -1,7 +1,7 @@
 """Timers that other programs plant: ``scheduler:timers``, ``scheduler:payloads``, ``scheduler:processing``.
 
-- One scheduler at a time has the turn: it looks every half second and claims all that is due. The turn of a scheduler
-  that died ends by itself.
+- One scheduler at a time has the turn: it looks every half second, by one command, and claims all that is due by one
+  script. The turn of a scheduler that died ends by itself; the others look when it would.
 - A claimed timer lies in ``scheduler:processing`` until what it causes is committed. What lies there for five seconds
   is claimed again: its scheduler has died, or its store was away. The timer's id is the message's identity, so that a
   timer which is handed over twice fires once.
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
+import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib.resources import files
@@ -34,11 +36,11 @@ logger = logging.getLogger("dalsegno.redis")
 TIMERS, PAYLOADS, PROCESSING = "scheduler:timers", "scheduler:payloads", "scheduler:processing"
 TURN = "wf:timers:turn"
 LOOK_EVERY = 0.5
-TURN_SECONDS = 2.0
+TURN_SECONDS = 4.0
 """A turn that is not renewed for this long ends."""
-LOOK_FOR_TURN = (3.0, 5.0)
-"""Seconds between two looks of a scheduler whether the turn is free, as a range: not all in step."""
+RENEW_AFTER = 2.0
 STALE_SECONDS = 5.0
+LOOKS_PER_STALE_LOOK = 4
 MOST_CLAIMED = 500
 AT_ONCE = 50
 """Timers that are handed over concurrently: payloads may be large."""
@@ -60,6 +62,12 @@ class RedisTimers:
         self._in_hand: set[bytes] = set()
         """Claimed here and not handed over yet."""
         self._tries: Counter[bytes] = Counter()
+        self._turn_until = -math.inf
+        """Until when this scheduler has the turn, by the loop's clock."""
+        self._looks = 0
+        """Since it has the turn."""
+        self._ahead = 0.0
+        """By how many seconds the server's clock is ahead of this machine's."""
         self._task: asyncio.Task[None] | None = None
         self.fired = 0
         dead_letters.requeue_to(PAYLOADS, _planted_again)
@@ -73,7 +81,7 @@ class RedisTimers:
         if self._task is None:
             return
         await end_tasks(self._task)
-        self._task = None
+        self._task, self._turn_until = None, -math.inf
         if self._in_hand:
             self.connection.send(
                 "ZADD", PROCESSING, "XX", *(each for timer in self._in_hand for each in (0, timer))
@@ -106,17 +114,49 @@ class RedisTimers:
         """Claim and hand over all that is due; return the seconds until the next look."""
         if not self.connection.working:
             return PAUSE
+        if (others_turn := await self._take_turn()) > 0:
+            return others_turn + random.uniform(0.1, 0.5)  # noqa: S311 - so that schedulers do not look in step
+        if not await self._is_anything_due():
+            return LOOK_EVERY
         while True:
-            reply = await self._claim(
-                keys=(TIMERS, PROCESSING, TURN),
-                args=(self._name, int(TURN_SECONDS * 1000), int(STALE_SECONDS * 1000), MOST_CLAIMED),
+            due, stale, now = await self._claim(
+                keys=(TIMERS, PROCESSING), args=(int(STALE_SECONDS * 1000), MOST_CLAIMED)
             )
-            if not reply[0]:
-                return random.uniform(*LOOK_FOR_TURN)  # noqa: S311 - so that schedulers do not look in step
-            due, stale = reply[1], [timer for timer in reply[2] if timer not in self._in_hand]
-            await self._hand_over(due, stale, intake)
-            if len(due) + len(reply[2]) < MOST_CLAIMED:
+            self._ahead = now / 1000 - time.time()
+            await self._hand_over(due, [timer for timer in stale if timer not in self._in_hand], intake)
+            if len(due) + len(stale) < MOST_CLAIMED:
                 return LOOK_EVERY
+
+    async def _take_turn(self) -> float:
+        """Take or renew the turn. Return for how many seconds another scheduler has it at least, 0 if this one has."""
+        client, now, lasts = (
+            self.connection.client,
+            asyncio.get_running_loop().time(),
+            int(TURN_SECONDS * 1000),
+        )
+        if now < self._turn_until - TURN_SECONDS + RENEW_AFTER:
+            return 0.0
+        if now < self._turn_until and await client.pexpire(TURN, lasts):
+            self._turn_until = now + TURN_SECONDS
+            return 0.0
+        if await client.set(TURN, self._name, nx=True, px=lasts):
+            self._turn_until, self._looks = now + TURN_SECONDS, 0
+            return 0.0
+        return max(int(await client.pttl(TURN)) / 1000, LOOK_EVERY)
+
+    async def _is_anything_due(self) -> bool:
+        """Look with one command. Old claims are looked for less often; the first look is at everything."""
+        number, self._looks = self._looks, self._looks + 1
+        if number == 0:
+            return True
+        now = (time.time() + self._ahead) * 1000
+        if number % LOOKS_PER_STALE_LOOK == 0:
+            old = await self.connection.client.zrangebyscore(
+                PROCESSING, "-inf", now - STALE_SECONDS * 1000, start=0, num=1
+            )
+            if old:
+                return True
+        return bool(await self.connection.client.zrangebyscore(TIMERS, "-inf", now, start=0, num=1))
 
     async def _hand_over(self, due: Sequence[bytes], stale: Sequence[bytes], intake: Intake) -> None:
         claimed, first_seen = [*due, *stale], set(due)
