@@ -22,6 +22,7 @@ from dalsegno.errors import Unavailable
 from dalsegno.ports.messages import ForeignMessage, Taken
 from tests.servers.redis import RedisServer
 from tests.waiting import come_about
+from tests.wire.documents import TRIGGER, edit, graph
 from tests.wire.master import message
 
 APPLIED = Taken("applied")
@@ -251,14 +252,8 @@ async def test_planted_timer_of_a_wait_node_goes_on_with_its_successor(
     client: Any, redis_url: str, empty_postgres: Callable[[], str]
 ) -> None:
     """The whole way: a frozen message in Redis, the engine's intake, the ledger, a worker that hears of it."""
-    definition = {
-        "name": "planted",
-        "nodes": [
-            {"id": "pause", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}},
-            {"id": "after", "type": "log", "parameters": {"message": "went on"}},
-        ],
-        "edges": [{"from": "pause", "to": "after"}],
-    }
+    pause = {"id": "pause", "type": "wait", "parameters": {"amount": 1, "unit": "hours"}}
+    definition = graph([TRIGGER, pause, edit("after")], "start->pause", "pause->after")
     body = json.dumps(message("planted-1", "pause", definition)).encode()
     async with App(empty_postgres(), broker=redis_url).running() as app:
         await plant(client, "timer-1", body=body)
