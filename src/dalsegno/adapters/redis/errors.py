@@ -53,6 +53,9 @@ async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
             task.cancel()
         _, pending = await asyncio.wait(left, timeout=CANCEL_AGAIN)
         left = list(pending)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # retrieve the exception so that asyncio does not log it
 
 
 @contextmanager
