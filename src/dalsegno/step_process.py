@@ -21,6 +21,7 @@ import msgspec
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.scripts.steps import ScriptSteps
+from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.steps.graph import Steps
@@ -198,7 +199,7 @@ class Computer:
             port,
             storage,
             definitions,
-            TaskRunner(types, {}, parent.log, limits),
+            TaskRunner(types, {}, parent.log, limits, TaskInputs(port, storage)),
             Turns(storage, turn_limits(limits), script_log, self._task_options, port),
             limits,
             None,
@@ -228,7 +229,7 @@ class Computer:
             except OnlyRendered as found:
                 return Rendered(encode_value(found.parameters, "the parameters"))
         step = await self._scripts.step(request.lease)
-        return Computed(step.transition, step.freed)
+        return Computed(step.transition, step.freed, step.spent)
 
 
 def registry(types: list[TypeSpec]) -> NodeRegistry:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from dalsegno.adapters.memory import MemoryLedger
+from dalsegno.adapters.memory import MemoryBlobs, MemoryLedger
 from dalsegno.core.scripts.cleanup import decode_unfinished
 from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
 from dalsegno.engine.scripts.cleanup import read_unfinished
@@ -58,7 +58,7 @@ async def test_task_that_is_done_while_it_is_read_is_kept_once(after: int, ok: b
     ledger.then = [step(lease, SettlePromise(Completion(1, ok, b"done")))]
     ledger.reads, ledger.after = 0, after
 
-    view, kept = await read_unfinished(ledger, RUN, "cut off")
+    view, kept = await read_unfinished(ledger, MemoryBlobs(ledger.store), RUN, "cut off")
 
     assert (ledger.reads, view is not None and view.version) == (READS, 1)
     assert kept is not None

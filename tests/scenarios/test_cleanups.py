@@ -331,8 +331,8 @@ def test_a_clean_up_that_goes_on_while_it_fails_does_nothing_twice(
             events = await stage.app.client.events(execution)
             return any((each.kind, each.node) == ("TaskCompleted", "note") for each in events)
 
-        async def read_and_wait(ledger: Any, execution: str, message: str) -> Any:
-            found = await read(ledger, execution, message)
+        async def read_and_wait(ledger: Any, blobs: Any, execution: str, message: str) -> Any:
+            found = await read(ledger, blobs, execution, message)
             if not overtaken:
                 overtaken.append(execution)
                 stage.door("refund").open()

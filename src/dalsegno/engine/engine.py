@@ -20,6 +20,7 @@ from dalsegno.engine.process import switch_often
 from dalsegno.engine.remote.declarations import RemoteDeclarations
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.scripts.steps import ScriptSteps
+from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
@@ -126,7 +127,7 @@ class Engine:
             stack.archive,
             self.storage,
             self.definitions,
-            TaskRunner(types, self.services, self._log, limits),
+            TaskRunner(types, self.services, self._log, limits, TaskInputs(stack.archive, self.storage)),
             Turns(self.storage, turn_limits(limits), log, self._task_options, stack.archive),
             limits,
             self._tasks,

@@ -11,11 +11,11 @@ import msgspec
 from dalsegno.core.graph.summary import NodeSummary, summarise
 from dalsegno.core.graph.token_body import Body, Context, decode_body, decode_page
 from dalsegno.core.scripts.summary import TaskTally
-from dalsegno.core.scripts.token_bodies import with_own_input
 from dalsegno.core.values import decode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.values import Loader, Results, Storage
@@ -45,7 +45,9 @@ class StoredExecutions:
         self.committer = committer
         self.endings = endings
         self.loader = loader
-        self.results = Results(Storage(stack.blobs, limits.stored_bytes), limits)
+        storage = Storage(stack.blobs, limits.stored_bytes)
+        self.results = Results(storage, limits)
+        self.inputs = TaskInputs(stack.archive, storage)
         self.offload = definitions.offload
         """Runs work on callers' data that would block the event loop."""
         self.in_thread: InThread[None] | None = None
@@ -59,7 +61,7 @@ class StoredExecutions:
         view = await self.stack.archive.execution(execution)
         if view is None:
             raise no_execution(execution)
-        return with_own_input(view)
+        return await self.inputs.with_own_input(view)
 
     async def outline(self, execution: str) -> ExecutionView:
         """Return the execution without input, output and context, which may be large."""

@@ -49,7 +49,8 @@ class Archive(Protocol):
     * **A4 retention**: ``remove_ended`` and ``remove`` remove whole executions (history, outputs, blobs), and only
       ended ones. One whose ending is not delivered yet (its outbox entry ``ended``) stays until it is. One whose
       clean-up is unfinished (outbox entry or record ``cleanup``) stays, too, and so does the parent of such a one,
-      or of a running one, with the relation ``cleanup``: its state may be needed.
+      or of a running one, with the relation ``cleanup``: its state may be needed. So does the parent of an
+      unfinished one with the relation ``task``: it owns that task's input.
     * **A5 aliases**: an alias refers to one version of its workflow until it is set again or removed, whichever
       version is the current one; ``latest`` always refers to the current one.
     * **A6 guarded removal**: a definition is removed only if no unfinished execution runs it and no alias refers

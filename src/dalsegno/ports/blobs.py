@@ -7,6 +7,9 @@ from typing import Protocol
 
 from dalsegno.errors import LimitExceeded
 
+UNTIL_REMOVED = 2**62
+"""The ``turn`` of a blob that only `Blobs.remove` removes."""
+
 
 class Blobs(Protocol):
     """Values too large to travel inside outputs.
@@ -18,6 +21,7 @@ class Blobs(Protocol):
       ``charge`` that would raise it above ``limit`` raises LimitExceeded and changes nothing.
     * **K5 pruned**: ``prune`` removes blobs that were put with a ``turn`` before the given one and are not in ``keep``;
       one that was ever put without a turn stays.
+    * **K6 removed**: ``remove`` removes these blobs of the execution; one that was ever put without a turn stays.
     """
 
     async def put(
@@ -34,6 +38,9 @@ class Blobs(Protocol):
 
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         """Remove the blobs of earlier snapshots."""
+
+    async def remove(self, execution: str, blobs: Collection[str]) -> None:
+        """Remove blobs that nothing refers to any more."""
 
 
 def refuse_over(stored: int, size: int, limit: int | None) -> None:

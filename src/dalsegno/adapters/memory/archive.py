@@ -188,7 +188,7 @@ class MemoryArchive:
     async def remove_ended(
         self, before: float, limit: int = 500, states: Sequence[ExecutionState] = ()
     ) -> int:
-        unfinished = self._unfinished_cleanups()
+        unfinished = self._needed()
         old = sorted(
             (found.row.ended_at, name)
             for name, found in self.store.executions.items()
@@ -200,7 +200,7 @@ class MemoryArchive:
         return self._remove([name for _, name in old[:limit]])
 
     async def remove(self, executions: Sequence[str]) -> list[str]:
-        unfinished = self._unfinished_cleanups()
+        unfinished = self._needed()
         found = [name for name in executions if self._is_removable(name, unfinished)]
         self._remove(found)
         return found
@@ -210,14 +210,18 @@ class MemoryArchive:
         owed = f"{execution}/ended" in self.store.outbox or execution in self.store.publications
         return found is not None and found.row.state in ENDED and not owed and execution not in unfinished
 
-    def _unfinished_cleanups(self) -> frozenset[str]:
-        """Return executions whose clean-up is a dead letter, or continues in an execution that may need their state."""
+    def _needed(self) -> frozenset[str]:
+        """Return executions whose clean-up is a dead letter, or continues in an execution that may need their state.
+
+        And those that have handed over a task that is not finished.
+        """
         letters = {entry.execution for entry in self.store.outbox.values() if entry.topic == "cleanup"}
         letters.update(name for kind, name in self.store.records if kind == "cleanup")
         needed = {
             found.new.parent
             for found in self.store.executions.values()
-            if found.new.relation == "cleanup" and (found.row.state not in ENDED or found.new.id in letters)
+            if found.new.relation in ("cleanup", "task")
+            and (found.row.state not in ENDED or found.new.id in letters)
         }
         return frozenset(letters.union(parent for parent in needed if parent is not None))
 

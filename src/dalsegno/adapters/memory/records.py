@@ -106,5 +106,13 @@ class MemoryBlobs:
             for key, put_in in turns.items()
             if key[0] == execution and put_in < turn and key[1] not in keep
         ]:
-            del turns[key]
-            await self.charge(execution, -len(self.store.blobs.pop(key)))
+            await self._forget(key)
+
+    async def remove(self, execution: str, blobs: Collection[str]) -> None:
+        for key in [(execution, blob) for blob in blobs]:
+            if key in self.store.blob_turns:
+                await self._forget(key)
+
+    async def _forget(self, key: tuple[str, str]) -> None:
+        del self.store.blob_turns[key]
+        await self.charge(key[0], -len(self.store.blobs.pop(key)))

@@ -61,6 +61,9 @@ class PostgresBlobs:
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self.store.fetch("blobs.prune", execution, turn, list(keep))
 
+    async def remove(self, execution: str, blobs: Collection[str]) -> None:
+        await self.store.fetch("blobs.remove", execution, list(blobs))
+
     async def stored(self, execution: str) -> int:
         rows = await self.store.fetch("blobs.stored", execution)
         return rows[0][0] if rows else 0

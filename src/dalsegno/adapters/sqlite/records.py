@@ -20,7 +20,7 @@ from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.errors import LimitExceeded, NotFound
-from dalsegno.ports.blobs import refuse_over
+from dalsegno.ports.blobs import UNTIL_REMOVED, refuse_over
 from dalsegno.ports.records import LogEntry, Record
 
 MAX_BYTES = 512 * 1024 * 1024
@@ -82,7 +82,13 @@ class SqliteBlobs:
             refuse_over(stored, size, limit)
 
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
-        named = {"execution": execution, "turn": turn, "keep": json.dumps(list(keep))}
+        await self._prune(execution, turn, keep)
+
+    async def remove(self, execution: str, blobs: Collection[str]) -> None:
+        await self._prune(execution, UNTIL_REMOVED + 1, (), json.dumps(list(blobs)))
+
+    async def _prune(self, execution: str, turn: int, keep: Collection[str], only: str | None = None) -> None:
+        named = {"execution": execution, "turn": turn, "keep": json.dumps(list(keep)), "named": only}
 
         def prune(connection: sqlite3.Connection) -> list[tuple[str, int]]:
             (size,) = connection.execute(SQL["history.prunable_bytes"], named).fetchone()

@@ -8,6 +8,7 @@ stored, is kept with it, together with what it was waiting for. A new execution 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct
@@ -18,6 +19,7 @@ from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import (
     AskedTask,
     StartBody,
+    StoredInput,
     TaskBody,
     TimerBody,
     asked_again,
@@ -143,9 +145,11 @@ def carried_over(
     children: Sequence[tuple[int, ExecutionView]],
     reachable: Ranges,
 ) -> list[Effect]:
-    """Return the effects that recreate what the old execution waited for, tasks with the same idempotency keys."""
+    """Return the effects that recreate what the old execution waited for, tasks with the same idempotency keys. Their
+    stored inputs must have been copied.
+    """
     effects: list[Effect] = [
-        SpawnToken(_task_token(execution, task)) for task in kept.tasks if reaches(reachable, task.promise)
+        SpawnToken(_task_token(execution, task)) for task in tasks_again(kept, reachable)
     ]
     for timer in kept.timers:
         if reaches(reachable, timer.promise):
@@ -158,6 +162,17 @@ def carried_over(
     return effects
 
 
+def tasks_again(kept: UnfinishedCleanup, reachable: Ranges) -> list[AskedTask]:
+    """Return the tasks to be requested again."""
+    return [task for task in kept.tasks if reaches(reachable, task.promise)]
+
+
+def stored_inputs(tokens: Iterable[TokenView]) -> list[StoredInput]:
+    """Return the stored inputs of the tasks among these tokens."""
+    bodies = [decode_task(token.data) for token in tokens if token.kind == "task"]
+    return [body.stored for body in bodies if body.stored is not None]
+
+
 def _task_token(execution: str, task: AskedTask) -> NewToken:
     given = dict(task.body.options or {})
     given.setdefault("key", task.token)
@@ -168,12 +183,19 @@ def _task_token(execution: str, task: AskedTask) -> NewToken:
         "",
         "task",
         task.node,
-        encode_body(TaskBody(task.body.input, task.promise, given, task.body.line)),
+        encode_body(_body(execution, task, given)),
         options.queue or DEFAULT_QUEUE,
         task.priority,
         options.limit_key(task.node),
         allowance=options.allows,
     )
+
+
+def _body(execution: str, task: AskedTask, options: dict[str, Any]) -> TaskBody:
+    stored = task.body.stored
+    if stored is not None:
+        stored = msgspec.structs.replace(stored, owner=execution)
+    return TaskBody(task.body.input, task.promise, options, task.body.line, stored=stored)
 
 
 def _child_order(execution: str, promise: int, child: ExecutionView) -> StartOrder:

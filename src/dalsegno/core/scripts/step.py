@@ -210,7 +210,7 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
     for request, inputs in turn.requests:
         match request:
             case StartTask():
-                effects.append(SpawnToken(_task_token(lease, request, inputs, turn.line, now)))
+                effects.append(SpawnToken(_task_token(lease, request, inputs, turn, now)))
             case StartTimer(id, due):
                 timers.append((TimerBody(promise_number(id)), due))
             case AwaitSignal(id, name, due):
@@ -241,10 +241,14 @@ def _cancelled_requests(lease: Lease, turn: Turn) -> list[Effect]:
     return effects
 
 
-def _task_token(lease: Lease, request: StartTask, inputs: bytes, line: int, now: float) -> NewToken:
+def _task_token(lease: Lease, request: StartTask, inputs: bytes, turn: Turn, now: float) -> NewToken:
     options = task_options(request.options)
     number, asks = promise_number(request.id), asks_people(request.name)
-    body = TaskBody(Raw(inputs), number, dict(request.options) or None, line)
+    given, stored = dict(request.options) or None, turn.stored.get(request.id) if turn.stored else None
+    if stored is None:
+        body = TaskBody(Raw(inputs), number, given, turn.line)
+    else:
+        body = TaskBody(promise=number, options=given, line=turn.line, stored=stored)
     return NewToken(
         promise_token_id(lease.execution, number),
         "",

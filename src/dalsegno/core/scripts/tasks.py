@@ -44,13 +44,14 @@ class TaskDone(Struct, frozen=True, gc=False):
     def completion(self, promise: int, lease: Lease) -> Completion:
         """Return the completion of a promise.
 
-        That of a failed task includes its call, so that it can be requested again.
+        That of a failed task includes its call, so that it can be requested again, unless its input is large: a stored
+        input is removed with its task.
         """
         if self.error is None:
             return succeeded(promise, self.result)
         asked = None
-        if len(lease.data) <= LARGEST_ASKED:
-            asked = AskedTask(promise, lease.node, decode_task(lease.data), lease.token, lease.priority)
+        if len(lease.data) <= LARGEST_ASKED and (body := decode_task(lease.data)).stored is None:
+            asked = AskedTask(promise, lease.node, body, lease.token, lease.priority)
         return failed(promise, self.error, asked)
 
 

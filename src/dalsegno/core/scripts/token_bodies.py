@@ -10,21 +10,37 @@ from msgspec import Raw, Struct
 from dalsegno.core.graph.step_input import Result
 from dalsegno.core.graph.token_body import Awaiting
 from dalsegno.lang.runtime.effects import Err, ErrorValue
-from dalsegno.model.execution import ExecutionView
 from dalsegno.model.machine import Completion
 
 INLINE, BLOB = b"v", b"b"
+NO_INPUT = Raw(b"")
+
+
+class StoredInput(Struct, frozen=True, array_like=True, gc=False):
+    """Where a task's input is that its token does not carry."""
+
+    owner: str
+    """The execution that called the task, also after the task was handed over; of a task started alone its own."""
+    blob: str
+    """The blob of the owner with the input; empty if the input is the owner's own."""
+    size: int
 
 
 class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A task of a script. ``promise`` is None for a task that is an execution of its own."""
+    """A task of a script. ``promise`` is None for a task that is an execution of its own.
 
-    input: Raw
+    Stores write a token's row each time the token is claimed, parked or consumed. So a large input is not in it, but
+    ``stored`` elsewhere.
+    """
+
+    input: Raw = NO_INPUT
+    """Left out if it is elsewhere: a release that does not know that refuses the body, and runs nothing."""
     promise: int | None = None
     options: dict[str, Any] | None = None
     line: int = 0
     awaiting: Awaiting | None = None
     """For a task that is parked until a decision arrives."""
+    stored: StoredInput | None = None
 
 
 class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -73,13 +89,19 @@ _decode_failed_task = msgspec.json.Decoder(FailedTask).decode
 
 LARGEST_ASKED = 64 * 1024
 """Bytes of a failed task up to which its call is kept."""
+LARGEST_INLINE = 64 * 1024
+"""Bytes of a task's input up to which its token carries it."""
 
 
-def with_own_input(view: ExecutionView) -> ExecutionView:
-    """Return the view with the input its token carried: a task that a script handed over has it only there."""
-    if view.relation != "task":
-        return view
-    return msgspec.structs.replace(view, input=bytes(decode_task(view.input).input))
+def input_as_blob(promise: int, raw: bytes) -> bytes:
+    """Return the content of a blob with a task's input. No other task of its script has the same, so that the blob can
+    be removed with the task.
+    """
+    return b"[%d,%b]" % (promise, raw)
+
+
+def input_in_blob(data: bytes) -> bytes:
+    return data[data.index(b",") + 1 : -1]
 
 
 def succeeded(promise: int, result: Result) -> Completion:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
 
+from dalsegno.core.scripts.token_bodies import StoredInput
 from dalsegno.lang.runtime.effects import Effect as Request
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.effect import Effect, ReplaceTags
@@ -49,5 +50,9 @@ class Turn(Struct, gc=False):
     """What it waits for because another execution did."""
     tags: ReplaceTags | None = None
     """Changed tags of the execution."""
+    input_bytes: int = 0
+    """Bytes of the inputs of what it requested."""
+    stored: Mapping[str, StoredInput] | None = None
+    """Inputs of tasks that are in blobs, by the ids of their promises."""
     dropped: tuple[str, ...] = ()
     """Tokens of timers that nothing waits for any more."""

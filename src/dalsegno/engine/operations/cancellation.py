@@ -35,6 +35,7 @@ class Cancellation:
         cancel has no effect.
         """
         view = await self.stored.outline(execution)
+        await self.stored.inputs.keep_of(view)
         now = self.stored.stack.ledger.now()
         if view.kind in SCRIPTED:
             transition = cancel_script(execution, now, reason)
@@ -51,6 +52,7 @@ class Cancellation:
         """End an execution at once. The unfinished state of a script is kept and reported by a dead letter."""
         view = await self.stored.outline(execution)
         if view.kind not in SCRIPTED:
+            await self.stored.inputs.keep_of(view)
             now, children = self.stored.stack.ledger.now(), self._may_have_children(view)
             await self.stored.command(
                 commands.terminate(execution, now, reason, children=children), "terminate"
@@ -72,17 +74,19 @@ class Cancellation:
         Tokens are read first: a task that ends meanwhile is requested again by the execution that continues the
         clean-up, and not missed.
         """
-        ledger = self.stored.stack.ledger
-        view, kept = await read_unfinished(ledger, execution, termination(reason))
+        ledger, blobs = self.stored.stack.ledger, self.stored.results.blobs
+        view, kept = await read_unfinished(ledger, blobs, execution, termination(reason))
         return terminate_script(execution, view, ledger.now(), reason, kept)
 
     async def has_letter(self, execution: str) -> bool:
-        """Return True if the clean-up is unfinished and its dead letter neither continued nor dropped."""
+        """Return True if the clean-up is unfinished and its dead letter neither continued nor dropped. The outbox is
+        read first: a letter leaves it when it is on record.
+        """
         stack = self.stored.stack
-        if await stack.records.get(CLEANUP, execution) is not None:
-            return True
         waiting = await stack.ledger.outbox(LOOKED_AT)
-        return any(entry.topic == "cleanup" and entry.execution == execution for entry in waiting)
+        if any(entry.topic == "cleanup" and entry.execution == execution for entry in waiting):
+            return True
+        return await stack.records.get(CLEANUP, execution) is not None
 
     async def clean_up(self, execution: str, starter: str | None = None) -> Started:
         """Start a new execution that continues the clean-up of an ended one. Idempotent."""

@@ -29,7 +29,6 @@ from dalsegno.core.manual_tasks import (
 )
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import TaskBody, decode_task
-from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.remote.answers import commit_step
@@ -198,7 +197,7 @@ class ByHand:
 
     async def _input(self, found: _Found) -> Any:
         if found.is_scripted:
-            return decode_value(decode_task(found.lease.data).input)
+            return await self.engine.scripts.tasks.input_of(found.lease, decode_task(found.lease.data))
         if found.task is None:
             return None
         asked = await RemoteSteps(self.engine.steps, self.engine.scripts, self.engine.tasks).ask(found.lease)

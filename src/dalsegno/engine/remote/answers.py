@@ -78,8 +78,10 @@ async def commit_step(
     while isinstance(outcome, Stale) and outcome.reason == "version" and step.ends_with is not None:
         step = await scripts.fail(lease, step.ends_with)
         outcome = await commit(step.transition)
+    if isinstance(outcome, Applied | AlreadyApplied):
+        await scripts.applied(lease, step)
     if isinstance(outcome, Stale) and outcome.reason in ("finished", "unknown"):
-        instead = scripts.handed_over(lease, step)
+        instead = await scripts.handed_over(lease, step)
         if instead is not None:
             outcome = await commit(instead)
     return outcome

@@ -118,6 +118,7 @@ class RemoteSteps:
         if is_scripted(lease):
             scripts, runner = copy(self.scripts), copy(self.scripts.tasks)
             runner.services = {**runner.services, "tasks": proxy_tasks}
+            runner.needs_input = answer is None
             scripts.tasks = runner
             return await scripts.step(lease, began)
         steps, nodes = copy(self.steps), copy(self.steps.runner)

@@ -9,9 +9,11 @@ from dalsegno.core.scripts.cleanup import (
     UnfinishedCleanup,
     carried_over,
     decode_unfinished,
+    stored_inputs,
+    tasks_again,
     unfinished,
 )
-from dalsegno.core.scripts.token_bodies import blob_of
+from dalsegno.core.scripts.token_bodies import StoredInput, blob_of
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.engine.scripts.advance import Job, ResumeInputs
 from dalsegno.engine.scripts.machine_cache import size_of
@@ -25,27 +27,47 @@ from dalsegno.model.effect import Effect
 from dalsegno.model.execution import CLEANUP_RELATION, ExecutionView
 from dalsegno.model.ids import child_execution_id, repeated_execution_id
 from dalsegno.model.machine import MachineView
-from dalsegno.model.token import Lease
+from dalsegno.model.token import Lease, TokenView
 from dalsegno.ports.archive import Archive
+from dalsegno.ports.blobs import UNTIL_REMOVED, Blobs
 from dalsegno.ports.ledger import Ledger
 
+MOST_READS = 10
+"""Attempts to read tasks of which one ends each time."""
 MOST_CHILDREN = 10_000
 """Promises of the old execution that are searched for children."""
 
 
 async def read_unfinished(
-    ledger: Ledger, execution: str, message: str
+    ledger: Ledger, blobs: Blobs, execution: str, message: str
 ) -> tuple[MachineView | None, bytes | None]:
     """Return the machine and its unfinished clean-up. The commit that stores it must be refused if the machine has
     advanced since. Completions that arrive during the read without advancing it are found by the second read of its
     inbox.
     """
-    before = await ledger.machine(execution)
-    inspection = await ledger.inspect(execution)
-    after = await ledger.machine(execution)
-    if after is None or inspection is None or inspection.execution.state == "PENDING":
-        return before, None
-    return before, unfinished(inspection.execution, after, inspection.tokens, message)
+    reads = 0
+    while True:
+        before = await ledger.machine(execution)
+        inspection = await ledger.inspect(execution)
+        after = await ledger.machine(execution)
+        if after is None or inspection is None or inspection.execution.state == "PENDING":
+            return before, None
+        reads += 1
+        if await _keep_inputs(blobs, inspection.tokens) or reads == MOST_READS:
+            return before, unfinished(inspection.execution, after, inspection.tokens, message)
+
+
+async def _keep_inputs(blobs: Blobs, tokens: Sequence[TokenView]) -> bool:
+    """Keep the stored inputs of unfinished tasks, also if the tasks end before the execution does: they are requested
+    again. Return False if a task has ended since it was read, and its input is gone.
+    """
+    for stored in stored_inputs(tokens):
+        try:
+            data = await blobs.get(stored.owner, stored.blob)
+        except NotFound:
+            return False
+        await blobs.put(stored.owner, data)
+    return True
 
 
 async def taken_up(archive: Archive, executions: Sequence[str]) -> frozenset[str]:
@@ -111,6 +133,13 @@ class Cleanup:
 
         return load
 
+    async def _copy_input(self, stored: StoredInput) -> None:
+        try:
+            data = await self._blobs.get(self._other, stored.blob)
+        except NotFound:
+            raise SnapshotError(f"an input of a task of execution {self._other} is no longer kept") from None
+        await self._blobs.put(self._execution, data, turn=UNTIL_REMOVED)
+
     async def _copy_blobs(self, names: list[str]) -> None:
         for name in names:
             try:
@@ -121,6 +150,9 @@ class Cleanup:
 
     async def carried_over(self, turn: Turn) -> list[Effect]:
         kept = await self.kept()
+        for task in tasks_again(kept, turn.reachable):
+            if task.body.stored is not None:
+                await self._copy_input(task.body.stored)
         return carried_over(self._execution, kept, await self._children(kept, turn), turn.reachable)
 
     async def _children(self, kept: UnfinishedCleanup, turn: Turn) -> list[tuple[int, ExecutionView]]:

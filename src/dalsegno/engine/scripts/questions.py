@@ -12,6 +12,7 @@ from dalsegno.core.scripts.tasks import TaskDone, await_decision, nothing
 from dalsegno.core.scripts.token_bodies import TaskBody
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.core.values import decode_value, encode_value
+from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.steps.contexts import LogSink
 from dalsegno.engine.steps.external_waits import arrival_of, passed_over, useless_signal
@@ -27,12 +28,19 @@ from dalsegno.ports.node import AwaitSignal, NodeTypes, Unacceptable
 
 class Questions:
     def __init__(
-        self, ledger: Ledger, blobs: Blobs, types: NodeTypes, results: Results, log: LogSink
+        self,
+        ledger: Ledger,
+        blobs: Blobs,
+        types: NodeTypes,
+        results: Results,
+        inputs: TaskInputs,
+        log: LogSink,
     ) -> None:
         self.ledger = ledger
         self.blobs = blobs
         self.types = types
         self.results = results
+        self.inputs = inputs
         self._log = log
 
     def ask(self, lease: Lease, body: TaskBody, asked: AwaitSignal, began: float) -> Transition:
@@ -58,7 +66,9 @@ class Questions:
         receive = self.types.get(lease.node.removeprefix(NODE_PREFIX)).receive
         payload: Any = decode_value(raw)
         try:
-            received = receive(decode_value(body.input), payload) if receive is not None else payload
+            received = payload
+            if receive is not None:
+                received = receive(await self.inputs.value(lease.execution, body), payload)
         except Unacceptable as error:
             self._log(lease.execution, lease.node, "warning", passed_over(error))
             problem = useless_signal(error, lease.node)

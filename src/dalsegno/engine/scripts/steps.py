@@ -109,6 +109,8 @@ class ScriptStep(Struct, gc=False):
     """The error with which the step ends its execution without another turn, computed for the machine as it was."""
     freed: int = 0
     """Bytes in rows that the step removes, counting only values that count towards the limit."""
+    spent: str | None = None
+    """The blob of the task's input, to be removed once the step is applied."""
 
 
 class ScriptSteps:
@@ -135,7 +137,8 @@ class ScriptSteps:
         self.turns = turns
         self.limits = limits
         self.results = Results(blobs, limits)
-        self.questions = Questions(ledger, blobs, tasks.types, self.results, tasks.log)
+        self.inputs = tasks.inputs
+        self.questions = Questions(ledger, blobs, tasks.types, self.results, self.inputs, tasks.log)
         self.threads = threads
         self.cancel_grace = cancel_grace
         self.reading = ResumeInputs(archive, blobs)
@@ -148,6 +151,8 @@ class ScriptSteps:
     async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
         """Take a step. ``began``: start time of a task that was begun earlier and elsewhere."""
         step = await (self._task(lease, began) if lease.kind == "task" else self._step(lease))
+        if lease.execution_kind == "task" and step.transition.park is None:
+            await self.inputs.keep(lease.execution, decode_task(lease.data))
         size = bytes_in_rows(step.transition) - step.freed
         if lease.kind == "task" and step.transition.park is None and len(lease.data) > SMALL:
             size -= len(lease.data)
@@ -208,7 +213,7 @@ class ScriptSteps:
         """
         view = await self.ledger.machine(lease.execution)
         if view is not None and view.cancel:
-            view, kept = await read_unfinished(self.ledger, lease.execution, error.message)
+            view, kept = await read_unfinished(self.ledger, self.blobs, lease.execution, error.message)
             if view is not None:
                 ending = fail_cleanup(lease, view, error, self.ledger.now(), kept)
                 return ScriptStep(ending, ends_with=error)
@@ -263,7 +268,8 @@ class ScriptSteps:
             if turn.interrupted and not was_interrupted:
                 turn.grace_ends = self._end_of_grace(program)
             if is_failed_cleanup(turn) and turn.error is not None:
-                _, turn.unfinished = await read_unfinished(self.ledger, lease.execution, turn.error.message)
+                message = turn.error.message
+                _, turn.unfinished = await read_unfinished(self.ledger, self.blobs, lease.execution, message)
 
     def _end_of_grace(self, program: ScriptProgram) -> float | None:
         grace = self._grace(program)
@@ -475,14 +481,21 @@ class ScriptSteps:
             return ScriptStep(finish_task(lease, done, now))
         step = await self._settled(lease, done.completion(body.promise, lease), task_event(lease, done, now))
         step.done = done
+        step.spent = body.stored.blob if body.stored is not None else None
         return step
 
-    def handed_over(self, lease: Lease, step: ScriptStep) -> Transition | None:
+    async def applied(self, lease: Lease, step: ScriptStep) -> None:
+        """Note that the step, or its replacement, was applied."""
+        if step.spent is not None:
+            await self.inputs.remove(lease.execution, step.spent)
+
+    async def handed_over(self, lease: Lease, step: ScriptStep) -> Transition | None:
         """Return the transition of a task whose script has ended meanwhile: the task is an execution of its own by
         now.
         """
         execution = task_execution_id(lease.token)
         if step.done is not None:
+            await self.inputs.keep(execution, decode_task(lease.data))
             own = msgspec.structs.replace(lease, execution=execution, definition="")
             return finish_task(own, step.done, self.ledger.now())
         if lease.kind == "task" and step.transition.park is not None:
@@ -560,7 +573,7 @@ class ScriptSteps:
         if lease.node != GRACE:
             timeout = program.timeout if isinstance(program, ScriptProgram) else None
             return ScriptStep(expire_script(lease, now, timeout))
-        view, kept = await read_unfinished(self.ledger, lease.execution, CLEANUP_CUT_OFF)
+        view, kept = await read_unfinished(self.ledger, self.blobs, lease.execution, CLEANUP_CUT_OFF)
         if view is None:
             return ScriptStep(nothing(lease))
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None

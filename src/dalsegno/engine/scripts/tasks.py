@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from dalsegno.core.graph.fail import worker_lost
 from dalsegno.core.scripts.task_options import TaskOptions, task_options
 from dalsegno.core.scripts.token_bodies import TaskBody
-from dalsegno.core.values import decode_value
 from dalsegno.engine.scripts.failures import Failed, error_value
+from dalsegno.engine.scripts.task_inputs import TaskInputs, input_size
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light, refuse_if_light
@@ -32,9 +32,17 @@ logger = logging.getLogger("dalsegno.steps")
 
 class TaskRunner:
     def __init__(
-        self, types: NodeTypes, services: Mapping[str, Any], log: LogSink, limits: EngineLimits
+        self,
+        types: NodeTypes,
+        services: Mapping[str, Any],
+        log: LogSink,
+        limits: EngineLimits,
+        inputs: TaskInputs,
     ) -> None:
         self.types = types
+        self.inputs = inputs
+        self.needs_input = True
+        """Unset for a run whose outcome is known."""
         self.services = services
         self.log = log
         self.limits = limits
@@ -47,11 +55,11 @@ class TaskRunner:
         options = task_options(body.options)
         is_pure = lease.node.startswith(NODE_PREFIX) and self.is_pure(lease.node)
         if is_pure:
-            refuse_if_light(len(bytes(body.input)))
+            refuse_if_light(input_size(body))
         ctx = RunContext.of_task(
             lease,
             body.promise,
-            decode_value(body.input),
+            await self.input_of(lease, body) if self.needs_input else None,
             options.key,
             self.services,
             self.log,
@@ -82,6 +90,9 @@ class TaskRunner:
                 late = replace(error.failure, code="TimeoutError")
                 return self._failed(ctx, options, late, TimeoutError())
             return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
+
+    async def input_of(self, lease: Lease, body: TaskBody) -> Any:
+        return await self.inputs.value(lease.execution, body)
 
     async def _execute(self, name: str, ctx: RunContext, is_pure: bool) -> Any:
         if is_pure:

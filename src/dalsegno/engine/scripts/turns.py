@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dalsegno.core.scripts.task_options import child_options, task_options
+from dalsegno.core.scripts.token_bodies import LARGEST_INLINE
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.scripts.wake_condition import describe, wake_of, without_limits
 from dalsegno.core.tags import changed_tags, merge_tags
@@ -19,6 +20,7 @@ from dalsegno.core.values import encode_small, encode_value
 from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.engine.scripts.failures import storable_error
 from dalsegno.engine.scripts.programs import RunningMachine
+from dalsegno.engine.scripts.task_inputs import store_inputs
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import LIGHT_BYTES, LIGHT_PARTS, is_light
 from dalsegno.engine.steps.budget import SLICE as SECONDS
@@ -100,6 +102,8 @@ class Turns:
                 self._flush_logs(job, machine)
             if blobs:
                 await self._store(job, blobs)
+            if turn.input_bytes > LARGEST_INLINE:
+                turn.stored = await store_inputs(self.blobs, job.execution, turn.requests)
             return turn, machine
         except (LimitExceeded, NotJson, InvalidInput) as error:
             if is_light.get() and isinstance(error, LimitExceeded):
@@ -154,11 +158,13 @@ class Turns:
 
     def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Mapping[str, bytes]]:
         """Return the turn, and the blobs of its snapshot that may be new."""
+        requests, input_bytes = self._requests(machine.take_effects())
         turn = Turn(
             "failed" if machine.status == "failed" else "completed",
             job.version,
             job.read,
-            self._requests(machine.take_effects()),
+            requests,
+            input_bytes=input_bytes,
             line=machine.line,
             settled=job.settled,
             taken=tuple(job.taken),
@@ -209,7 +215,8 @@ class Turns:
             return machine.dumps(put=put, most=self.limits.stored_bytes)
         return machine.dumps(put=put)
 
-    def _requests(self, effects: Iterable[Effect]) -> list[tuple[Effect, bytes]]:
+    def _requests(self, effects: Iterable[Effect]) -> tuple[list[tuple[Effect, bytes]], int]:
+        """Return the requests, and the bytes of their inputs."""
         found: list[tuple[Effect, bytes]] = []
         size = 0
         for effect in effects:
@@ -220,7 +227,7 @@ class Turns:
                     f"the inputs of {len(found):,} tasks and workflows started in one turn are more than the limit "
                     f"stored_bytes of {self.limits.stored_bytes:,}; start fewer between two awaits, or pass references"
                 )
-        return found
+        return found, size
 
     def _request(self, effect: Effect) -> tuple[Effect, bytes]:
         """Return a checked effect with its input in stored form."""

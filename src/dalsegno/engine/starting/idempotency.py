@@ -9,7 +9,6 @@ import msgspec
 
 from dalsegno.core.history import StartFacts
 from dalsegno.core.pending import Again, decode_start_token
-from dalsegno.core.scripts.token_bodies import with_own_input
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
@@ -33,7 +32,7 @@ async def used_before(executions: StoredExecutions, workflow: str, key: str | No
     if key is None:
         return None
     found = await executions.stack.archive.execution(execution_id_for_key(workflow, key))
-    return with_own_input(found) if found is not None else None
+    return await executions.inputs.with_own_input(found) if found is not None else None
 
 
 async def check_same_start(

@@ -38,7 +38,7 @@ from dalsegno.engine.starting.start import (
     workflow_limit,
 )
 from dalsegno.engine.steps.values import Loader
-from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.graph.plan import Plan
 from dalsegno.model.definition import parse_target
 from dalsegno.model.event import Event
@@ -314,18 +314,27 @@ class Reruns:
         """Start a task again in the same queue with the same options."""
         now = self.stored.stack.ledger.now()
         options, ancestry = _retry_options(view, key, starter)
-        new = new_task(view.workflow, view.input, options, now, ancestry)
-        queue, given = await self._original_task(view)
+        raw, queue, given = await self._original_task(view)
+        new = new_task(view.workflow, raw, options, now, ancestry)
         return await self.launcher.create(new, start_task_transition(new, now, queue, given))
 
-    async def _original_task(self, view: ExecutionView) -> tuple[str | None, Mapping[str, Any] | None]:
-        """Return the queue and the options of a task: those given by a script, if it comes from one."""
+    async def _original_task(self, view: ExecutionView) -> tuple[bytes, str | None, Mapping[str, Any] | None]:
+        """Return input, queue and options of a task: those given by a script, if it comes from one."""
         stored = await self.stored.stack.archive.execution(view.id)
         if stored is not None and stored.relation == "task":
-            return None, decode_task(stored.input).options
+            body = decode_task(stored.input)
+            try:
+                return await self.stored.inputs.raw(view.id, body), None, body.options
+            except NotFound:
+                raise Conflict(
+                    f"cannot retry execution {view.id}: its input was removed with execution {view.parent}, which"
+                    " called the task; start that one again"
+                ) from None
         started = read_task(await self.stored.events(view.id, 0, FIRST_EVENTS))
         limit = limited(self.stored.task_limit(view.workflow))
-        return (started.queue, started.options or limit) if started is not None else (None, limit)
+        if started is None:
+            return view.input, None, limit
+        return view.input, started.queue, started.options or limit
 
 
 def _retry_options(

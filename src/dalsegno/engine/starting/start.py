@@ -17,7 +17,7 @@ from dalsegno.core.outbox_orders import StartOrder, encode_notice
 from dalsegno.core.pending import StartToken, submit
 from dalsegno.core.scripts.step import start_script, start_task
 from dalsegno.core.scripts.task_options import task_options
-from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
+from dalsegno.core.scripts.token_bodies import LARGEST_INLINE, StoredInput, TaskBody, encode_body
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
@@ -291,13 +291,17 @@ def start_task_transition(
     new: NewExecution, now: float, queue: str | None, options: Mapping[str, Any] | None = None
 ) -> Transition:
     """Return the start of a task. ``options`` in the form that a script gives them."""
-    known = task_options(options)
+    known, given = task_options(options), dict(options) if options else None
+    if len(new.input) <= LARGEST_INLINE:
+        body = TaskBody(Raw(new.input), options=given)
+    else:
+        body = TaskBody(options=given, stored=StoredInput(new.id, "", len(new.input)))
     token = NewToken(
         derive(new.id, "task"),
         "",
         "task",
         new.workflow,
-        encode_body(TaskBody(Raw(new.input), options=dict(options) if options else None)),
+        encode_body(body),
         known.queue or queue or DEFAULT_QUEUE,
         known.priority or new.priority,
         known.limit_key(new.workflow),

@@ -296,6 +296,9 @@ class Storage:
     async def prune(self, execution: str, turn: int, keep: Collection[str]) -> None:
         await self._blobs.prune(execution, turn, keep)
 
+    async def remove(self, execution: str, blobs: Collection[str]) -> None:
+        await self._blobs.remove(execution, blobs)
+
     async def charge(self, execution: str, size: int, *, limit: int | None = None) -> None:
         before = self._uncounted.pop(execution, 0)
         size += before

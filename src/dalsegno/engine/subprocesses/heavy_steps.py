@@ -124,6 +124,7 @@ class LogLine(Struct, frozen=True, tag=True):
 class Computed(Struct, frozen=True, tag=True):
     transition: Transition
     freed: int = 0
+    spent: str | None = None
 
 
 class Rendered(Struct, frozen=True, tag=True):
@@ -257,8 +258,8 @@ class HeavySteps:
     async def script_step(self, lease: Lease) -> ScriptStep:
         """Compute a step of a script. Raises PutOff."""
         match await self._answered(lease):
-            case Computed(transition, freed):
-                return ScriptStep(transition, freed=freed)
+            case Computed(transition, freed, spent):
+                return ScriptStep(transition, freed=freed, spent=spent)
             case Broken(message, is_limit=True):
                 return await self._here(self._scripts.too_heavy, lease, message)
             case _:

@@ -516,6 +516,8 @@ class Worker:
             step, kept = await self.scripts.work_failed(lease, failed), []
             outcome = await self.committer.commit(step.transition)
         self.steps_done += 1
+        if step.spent is not None and isinstance(outcome, Applied | AlreadyApplied):
+            await self.scripts.applied(lease, step)
         if isinstance(outcome, Applied):
             return self._continue_with(lease, step, kept, outcome, name)
         if isinstance(outcome, AlreadyApplied) and kept:
@@ -589,7 +591,7 @@ class Worker:
             return
         instead = step.instead() if step.instead is not None and outcome.reason == "version" else None
         if outcome.reason in ("finished", "unknown"):
-            instead = self.scripts.handed_over(lease, step)
+            instead = await self.scripts.handed_over(lease, step)
         if instead is None:
             is_handed_over = lease.kind == "task" and outcome.reason in ("finished", "unknown")
             is_outdated = lease.kind in ("resume", "deadline") and outcome.reason == "version"
@@ -600,6 +602,8 @@ class Worker:
         answer = await self._commit(lease, instead)
         if isinstance(answer, Stale) and answer.reason == "finished" and outcome.reason == "version":
             await self._too_late(lease, step, answer, name)
+        elif isinstance(answer, Applied | AlreadyApplied) and outcome.reason == "version":
+            await self.scripts.applied(lease, step)
         elif isinstance(answer, Refused):
             holding = msgspec.structs.replace(lease, execution=instead.execution)
             await self._fail_refused(holding, answer, name)

@@ -1,4 +1,4 @@
-"""K1 to K5: large values.
+"""K1 to K6: large values.
 
 They are addressed by content, owned by one execution, stored whole or not at all, counted, and removed in time.
 """
@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from dalsegno.errors import LimitExceeded, NotFound
+from dalsegno.ports.blobs import UNTIL_REMOVED
 from dalsegno.testing.contract.builders import start
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.stack import ContractStack
@@ -18,7 +19,7 @@ MEBIBYTE = bytes(range(256)) * 4096
 
 
 class BlobStorage(Topic):
-    guarantees = frozenset(("K1", "K2", "K3", "K4", "K5"))
+    guarantees = frozenset(("K1", "K2", "K3", "K4", "K5", "K6"))
     needs = frozenset(("commit", "blobs"))
 
     async def test_k1_content_storing_it_again_is_harmless(self, stack: ContractStack) -> None:
@@ -129,3 +130,35 @@ class BlobStorage(Topic):
         assert await blobs.get("run-1", again) == b"again"
         assert await blobs.get("run-1", output) == b"output"
         assert await blobs.get("run-2", foreign) == b"foreign"
+
+    async def test_k6_removed_frees_what_it_names(self, stack: ContractStack) -> None:
+        blobs = stack.blobs
+        gone, stays = [
+            await blobs.put("run-1", data, turn=UNTIL_REMOVED, limit=2 * len(MEBIBYTE) + 3)
+            for data in (MEBIBYTE + b"1", MEBIBYTE + b"2")
+        ]
+        await blobs.put("run-2", MEBIBYTE + b"1", turn=UNTIL_REMOVED)
+
+        await blobs.prune("run-1", UNTIL_REMOVED, [])
+        assert await blobs.stored("run-1") == 2 * len(MEBIBYTE) + 2
+        await blobs.remove("run-1", [gone, "0" * 64])
+        await blobs.remove("run-1", [gone])
+
+        assert await blobs.stored("run-1") == len(MEBIBYTE) + 1
+        assert await blobs.get("run-1", stays) == MEBIBYTE + b"2"
+        assert await blobs.get("run-2", gone) == MEBIBYTE + b"1"
+        with pytest.raises(NotFound):
+            await blobs.get("run-1", gone)
+        assert await blobs.put("run-1", MEBIBYTE + b"1", turn=UNTIL_REMOVED) == gone
+        assert await blobs.get("run-1", gone) == MEBIBYTE + b"1"
+
+    async def test_k6_removed_spares_what_was_put_without_a_turn(self, stack: ContractStack) -> None:
+        blobs = stack.blobs
+        output = await blobs.put("run-1", b"output")
+        kept = await blobs.put("run-1", b"kept", turn=UNTIL_REMOVED)
+        await blobs.put("run-1", b"kept")
+
+        await blobs.remove("run-1", [output, kept])
+
+        assert await blobs.get("run-1", output) == b"output"
+        assert await blobs.get("run-1", kept) == b"kept"

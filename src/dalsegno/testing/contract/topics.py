@@ -8,6 +8,7 @@ from dalsegno.testing.contract.archive.definitions import (
     ArchiveRemovedDefinitions,
 )
 from dalsegno.testing.contract.archive.executions import (
+    ArchiveHandedOverTasks,
     ArchiveHistory,
     ArchiveKinds,
     ArchiveListing,
@@ -182,6 +183,7 @@ TOPICS: tuple[type[Topic], ...] = (
     ArchiveHistoryText,
     ArchiveRetention,
     ArchiveUnfinishedCleanups,
+    ArchiveHandedOverTasks,
     ArchiveRemovedDefinitions,
     BlobStorage,
     RecordsAndLogs,

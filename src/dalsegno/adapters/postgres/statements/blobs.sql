@@ -54,3 +54,13 @@ WITH gone AS (
 UPDATE stored_bytes
 SET bytes = greatest(bytes - (SELECT coalesce(sum(size), 0) FROM gone), 0)
 WHERE execution = $1 AND EXISTS (SELECT FROM gone);
+
+-- :name remove
+WITH gone AS (
+    DELETE FROM blob
+    WHERE execution = $1 AND id = ANY ($2::text[]) AND turn IS NOT NULL
+    RETURNING octet_length(data) AS size
+)
+UPDATE stored_bytes
+SET bytes = greatest(bytes - (SELECT coalesce(sum(size), 0) FROM gone), 0)
+WHERE execution = $1 AND EXISTS (SELECT FROM gone);

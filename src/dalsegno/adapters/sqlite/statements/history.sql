@@ -72,6 +72,11 @@ INSERT INTO stored_bytes (execution, bytes)
 VALUES (:execution, max(:size, 0))
 ON CONFLICT DO UPDATE SET bytes = max(bytes + :size, 0);
 
+-- :part prunable
+-- Put with a turn before this one, and not kept; of the named ones if any are.
+execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep))
+  AND (:named IS NULL OR id IN (SELECT value FROM json_each(:named)))
+
 -- :name prunable_bytes
 SELECT coalesce(sum(length(data) + coalesce((
     SELECT sum(length(blob_piece.data))
@@ -79,12 +84,16 @@ SELECT coalesce(sum(length(data) + coalesce((
     WHERE blob.pieces > 0 AND blob_piece.execution = blob.execution AND blob_piece.id = blob.id
 ), 0)), 0)
 FROM blob
-WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
+WHERE
+-- :include prunable
+;
 
 -- :name prunable_pieces
 SELECT id, pieces
 FROM blob
-WHERE execution = :execution AND turn < :turn AND pieces > 0 AND id NOT IN (SELECT value FROM json_each(:keep));
+WHERE pieces > 0 AND
+-- :include prunable
+;
 
 -- :name prune_piece
 -- Unless the blob was put again since its row was deleted.
@@ -94,7 +103,9 @@ WHERE execution = :execution AND id = :id AND number = :number
 
 -- :name prune_blobs
 DELETE FROM blob
-WHERE execution = :execution AND turn < :turn AND id NOT IN (SELECT value FROM json_each(:keep));
+WHERE
+-- :include prunable
+;
 
 -- :name blob
 SELECT data, pieces

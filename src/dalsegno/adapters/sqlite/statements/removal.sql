@@ -2,8 +2,8 @@
 -- anything of it exists, its id is taken and the next call continues.
 
 -- :part delivered
--- Its ending is delivered and published, which reads the result, and its clean-up is no dead letter and continues in
--- no other execution that may still need its state.
+-- Its ending is delivered and published, which reads the result, its clean-up is no dead letter and continues in no
+-- other execution that may still need its state, and no task that it handed over, whose input it owns, is unfinished.
   AND NOT EXISTS (
       SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
   )
@@ -12,7 +12,7 @@
   AND NOT EXISTS (
       SELECT 1
       FROM execution AS successor
-      WHERE successor.parent = execution.id AND successor.relation = 'cleanup'
+      WHERE successor.parent = execution.id AND successor.relation IN ('cleanup', 'task')
         AND (successor.ended_at IS NULL
              OR EXISTS (SELECT 1 FROM outbox WHERE outbox.id = successor.id || '/cleanup')
              OR EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = successor.id))

@@ -14,6 +14,7 @@ from dalsegno.core.outbox_orders import order_letter
 from dalsegno.errors import NotFound
 from dalsegno.model.effect import PostSignal, StoreOutput, WriteOutbox
 from dalsegno.model.execution import Ending, ExecutionKind
+from dalsegno.model.ids import task_execution_id
 from dalsegno.model.transition import Park
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract.builders import (
@@ -31,6 +32,8 @@ from dalsegno.testing.contract.builders import (
     token,
 )
 from dalsegno.testing.contract.capabilities import Topic
+from dalsegno.testing.contract.ledger.ending import sweep_all
+from dalsegno.testing.contract.script_builders import save, suspend, task, tasks
 from dalsegno.testing.contract.stack import ContractStack
 
 EVERYTHING = ExecutionFilter()
@@ -366,6 +369,39 @@ class ArchiveUnfinishedCleanups(Topic):
         assert sorted(await _listed(stack)) == ["later", "taken-up"]
         await stack.records.remove("cleanup", "later")
         assert await stack.archive.remove_ended(stack.clock.now()) == 2
+
+
+class ArchiveHandedOverTasks(Topic):
+    guarantees = frozenset(("A4",))
+    needs = frozenset(("commit", "archive", "blobs", "scripts", "sweep"))
+
+    async def test_a4_retention_spares_the_inputs_of_unfinished_tasks(self, stack: ContractStack) -> None:
+        """A task that was handed over reads its input from the script that called it."""
+        blob = await stack.blobs.put(RUN, b"input")
+        await suspend(stack, task("t1"), task("t2"), task("last", queue="last"))
+        [lease] = await stack.claim(queues=("last",))
+        await stack.apply(
+            step(
+                lease, save(1, snapshot=b"", reachable=()), msgspec.structs.replace(finish(), hand_over=True)
+            )
+        )
+        await sweep_all(stack)
+        names = [task_execution_id("t1"), task_execution_id("t2")]
+        leases = await tasks(stack)
+
+        for name, execution in zip(("t1", "t2"), names, strict=True):
+            stack.clock.advance(1)
+            assert await stack.archive.remove_ended(stack.clock.now(), states=("COMPLETED",)) == 0
+            assert await stack.archive.remove([RUN]) == []
+            assert await stack.blobs.get(RUN, blob) == b"input"
+            await stack.apply(step(leases[name], finish("FAILED", None)))
+            assert (await stack.execution(execution)).state == "FAILED"
+
+        stack.clock.advance(1)
+        assert await stack.archive.remove_ended(stack.clock.now(), states=("COMPLETED",)) == 1
+        assert sorted(await _listed(stack)) == sorted(names)
+        with pytest.raises(NotFound):
+            await stack.blobs.get(RUN, blob)
 
 
 async def _start_many(stack: ContractStack, *runs: tuple[str, float]) -> None:
