@@ -1,38 +1,63 @@
-#!/bin/sh
-# Users of RabbitMQ for Dal Segno, one per role, with no more rights than the role needs.
+#!/usr/bin/env bash
+# Users of RabbitMQ and what each may do, on the machine of the RabbitMQ server (or in its container):
 #
-#   ENGINE_PASSWORD=… MASTER_PASSWORD=… TASKS_PASSWORD=… deploy/rabbitmq/permissions.sh [VHOST]
+#     ./permissions.sh [VHOST]
 #
-# engine   workers, servers and schedulers of Dal Segno: they declare the queues, read what is to be run, and publish.
-# master   a program that sends execution messages and reads statuses and completions, and nothing else.
-# tasks    workers of other programs: they read tasks.<queue> and publish their results.
+# ENGINE, MASTER and TASK_WORKER name the users; an empty name leaves one out. A user that does not exist is created with
+# a random password, which is printed once. Passwords of existing users stay as they are. Run it again after a change.
 #
-# A user without a password in the environment is not made; one that exists gets the password and the rights anew.
-# Others publish to the exchange `workflows` only: through the default exchange a user reaches every queue.
-set -eu
+#   engine       server, workers and schedulers of Dal Segno: they declare everything, read what is to be run and the
+#                results of tasks, and publish
+#   master       another program that starts executions and reads statuses and completions
+#   task worker  another program that takes the tasks of TASK_QUEUES and answers them
+#
+# Nobody else gets a permission. A master and a task worker declare nothing and publish only to the exchange
+# `workflows`, each with its one routing key: not to the default exchange, which reaches every queue.
+set -euo pipefail
 
-vhost=${1:-/}
-ctl=${RABBITMQCTL:-rabbitmqctl}
-ours='^(workflows|workflow\..*|tasks\..*)$'
+VHOST=${1:-/}
+ENGINE=${ENGINE-dalsegno}
+MASTER=${MASTER-dalsegno-master}
+TASK_WORKER=${TASK_WORKER-dalsegno-task-worker}
+TASK_QUEUES=${TASK_QUEUES-.*}  # a regular expression over the names of queues, such as (mail|pdf)
+CTL=${CTL:-rabbitmqctl}
+
 nothing='^$'
+ours='^(workflows|workflow\..*|tasks\..*)$'
 
-user() { # name password configure write read
-  "$ctl" -q add_user "$1" "$2" 2>/dev/null || "$ctl" -q change_password "$1" "$2"
-  "$ctl" -q set_permissions -p "$vhost" "$1" "$3" "$4" "$5"
+user() {
+	if $CTL --quiet list_users --no-table-headers | cut -f 1 | grep -qxF -- "$1"; then return; fi
+	local password
+	password=$(head -c 24 /dev/urandom | base64 | tr '+/' '-_')
+	printf '%s' "$password" | $CTL --quiet add_user "$1"
+	echo "created user $1 with the password $password"
 }
 
-"$ctl" -q add_vhost "$vhost" 2>/dev/null || "$ctl" -q list_permissions -p "$vhost" >/dev/null
+allow() {  # user, configure, write, read
+	$CTL --quiet set_permissions --vhost "$VHOST" "$1" "$2" "$3" "$4"
+}
 
-if [ -n "${ENGINE_PASSWORD:-}" ]; then
-  # Statuses and completions are written, not read.
-  user engine "$ENGINE_PASSWORD" "$ours" '^(amq\.default|workflows|workflow\..*|tasks\..*)$' \
-    '^(workflows|workflow\.(execution|timeout|results).*|tasks\..*)$'
+topics() {  # user, routing keys it may publish with
+	$CTL --quiet set_topic_permissions --vhost "$VHOST" "$1" workflows "$2" '.*'
+}
+
+if ! $CTL --quiet list_vhosts --no-table-headers | grep -qxF -- "$VHOST"; then
+	$CTL --quiet add_vhost "$VHOST"
 fi
-if [ -n "${MASTER_PASSWORD:-}" ]; then
-  user master "$MASTER_PASSWORD" "$nothing" '^workflows$' '^workflow\.(node\.status|completion)$'
-  "$ctl" -q set_topic_permissions -p "$vhost" master workflows '^workflow\.execution(\.q\..*)?$' "$nothing"
+if [[ -n $ENGINE ]]; then
+	user "$ENGINE"
+	# amq.default: messages of the retry ladder return through the default exchange. Statuses and completions are
+	# written, not read.
+	allow "$ENGINE" "$ours" '^(workflows|workflow\..*|tasks\..*|amq\.default)$' \
+		'^(workflows|workflow\.(execution|timeout|results).*|tasks\..*)$'
 fi
-if [ -n "${TASKS_PASSWORD:-}" ]; then
-  user tasks "$TASKS_PASSWORD" "$nothing" '^workflows$' '^tasks\..*$'
-  "$ctl" -q set_topic_permissions -p "$vhost" tasks workflows '^workflow\.results$' "$nothing"
+if [[ -n $MASTER ]]; then
+	user "$MASTER"
+	allow "$MASTER" "$nothing" '^workflows$' '^workflow\.(node\.status|completion)$'
+	topics "$MASTER" '^workflow\.execution(\.q\..*)?$'
+fi
+if [[ -n $TASK_WORKER ]]; then
+	user "$TASK_WORKER"
+	allow "$TASK_WORKER" "$nothing" '^workflows$' "^tasks\\.($TASK_QUEUES)\$"
+	topics "$TASK_WORKER" '^workflow\.results$'
 fi
