@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -95,6 +96,15 @@ class RabbitServer(Server):
         if verdict != "ok":
             raise ServerFailed(f"{expressions}: {answer or 'no answer'}\n{self._log_end()}")
         return value
+
+    def control_script(self) -> Path:
+        """Write a script that calls ``rabbitmqctl`` for this server, and return it."""
+        script = self.folder / "rabbitmqctl"
+        values = " ".join(f"{name}={shlex.quote(value)}" for name, value in self._environment.items())
+        program = _server_script().with_name("rabbitmqctl")
+        script.write_text(f'#!/bin/sh\nexec env {values} {program} --node {self.node} "$@"\n')
+        script.chmod(0o755)
+        return script
 
     def create_vhost(self, name: str) -> str:
         """Create an empty vhost and return its URL."""
