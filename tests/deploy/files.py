@@ -14,6 +14,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
+ADDITIONS = sorted(DEPLOY.glob("compose.*.yaml"))
+"""Given after the compose file; each adds a broker."""
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").rglob("*.yaml"))
 PAGE = ROOT / "docs" / "deploy.md"

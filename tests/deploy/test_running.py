@@ -171,8 +171,9 @@ def with_secrets(*words: str, **variables: str) -> subprocess.CompletedProcess[s
     )
 
 
-def test_password_comes_from_its_file(secret: Path) -> None:
-    done = with_secrets("sh", "-c", 'printf %s "$PGPASSWORD"; exit 7', PGPASSWORD_FILE=str(secret))
+@pytest.mark.parametrize("name", ["PGPASSWORD", "DALSEGNO_BROKER", "DALSEGNO_REDIS"])
+def test_secret_comes_from_its_file(secret: Path, name: str) -> None:
+    done = with_secrets("sh", "-c", f'printf %s "${name}"; exit 7', **{f"{name}_FILE": str(secret)})
     assert (done.returncode, done.stdout, done.stderr) == (7, "two words", "")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from tests.deploy.files import COMPOSE, DEPLOY, MANIFESTS, containers, documents, objects
+from tests.deploy.files import ADDITIONS, COMPOSE, DEPLOY, MANIFESTS, containers, documents, objects
 from tests.deploy.keda_schema import scaled_object_schema
 
 SECRET = DEPLOY / "kubernetes" / "setup" / "secret.yaml"
@@ -53,6 +53,24 @@ def test_compose_file_fits_the_specification() -> None:
     assert faults(schema, document) == []
     document["services"]["server"]["comand"] = []
     assert faults(schema, document) != [], "the schema takes anything"
+
+
+@pytest.mark.parametrize("path", ADDITIONS, ids=lambda path: path.name)
+def test_addition_fits_the_compose_file(path: Path) -> None:
+    schema = json.loads((SCHEMAS / "compose-spec.json").read_text(encoding="utf-8"))
+    [base], [addition] = documents(COMPOSE), documents(path)
+    assert faults(schema, addition) == []
+    changed = {name: service for name, service in addition["services"].items() if "image" not in service}
+    assert set(changed) == {"server", "scheduler", "worker"} <= set(base["services"])
+    assert not set(addition["services"]) - set(changed) & set(base["services"])
+    used = {
+        each if isinstance(each, str) else each["source"]
+        for service in addition["services"].values()
+        for each in service["secrets"]
+    }
+    assert used == set(addition["secrets"])
+    for service in changed.values():
+        assert service["environment"] == {"DALSEGNO_BROKER_FILE": "/run/secrets/broker"}
 
 
 @pytest.mark.parametrize("version", KUBERNETES, ids=lambda path: path.stem)
