@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 import pytest
 import typer
@@ -34,6 +35,11 @@ OF_OTHERS = {
     "FORWARDED_ALLOW_IPS": "uvicorn; docs/security.md",
 }
 """Variables that are not ours, and who reads them."""
+
+
+@cache
+def sources() -> str:
+    return "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
 
 
 @pytest.mark.parametrize("line", command_lines(), ids=lambda line: f"{line.place}: {' '.join(line.words)}")
@@ -71,8 +77,7 @@ def test_variable_is_read_and_documented(variable: Variable) -> None:
         lines = " ".join(settings(own[0])["ExecStart"])
         assert f"${{{variable.name}}}" in lines or f"${variable.name}" in lines, "set and never used"
         return
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src").rglob("*.py"))
-    assert f'"{variable.name}"' in sources, f"{variable.place}: nothing reads {variable.name}"
+    assert f'"{variable.name}"' in sources(), f"{variable.place}: nothing reads {variable.name}"
     pages = [path for path in (ROOT / "docs").rglob("*.md") if path != PAGE]
     assert any(f"{variable.name}" in path.read_text(encoding="utf-8") for path in pages), "not documented"
 
