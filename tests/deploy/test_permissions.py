@@ -108,6 +108,9 @@ async def test_users_of_rabbitmq_may_do_their_work_only(private_rabbitmq: Rabbit
             await engine.declare_queue(queue)
             await engine.bind(queue, "workflows", queue)
         assert await published(engine, "workflow.execution") == "confirmed"
+        assert await engine.get("workflow.execution") is not None
+        assert await engine.get("workflow.execution.dead") is None
+        assert await refused_read(connection, "workflow.completion") == "queue"
         with pytest.raises(ChannelClosed, match="access to queue 'other'"):
             await engine.declare_queue("other")
 
