@@ -17,6 +17,8 @@ from dalsegno.cli.options import AppName, Json, Limit, Place, Quiet, Server, Sto
 
 if TYPE_CHECKING:
     from dalsegno.cli.target.administration import Limits
+    from dalsegno.cli.target.operations import KeptMessages, Letters
+    from dalsegno.engine.operations.dead_letters import DeadLetter
 
 MODULE = "dalsegno.bench.cli"
 _FILE = Path(__file__).parents[2] / "bench" / "cli.py"
@@ -44,6 +46,13 @@ LetterId = Annotated[
     str, typer.Argument(metavar="ID", help="The id that `dalsegno dead ls` shows.", show_default=False)
 ]
 
+MessageId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The message's id, as `dalsegno dead ls` shows it.", show_default=False
+    ),
+]
+
 dead_commands = command_group("dead", "Stuck work: inspect, retry, drop.")
 
 
@@ -58,7 +67,8 @@ def list_dead(
     """List stuck work: dead letters and system failures.
 
     These are orders between executions that cannot be delivered, steps that no process can run, executions that are
-    stuck, clean-ups that did not end, and executions that failed for a reason of the system.
+    stuck, clean-ups that did not end, and executions that failed for a reason of the system. With a broker they are
+    followed by messages of other programs that could not be taken in.
     """
     from time import time
 
@@ -66,13 +76,55 @@ def list_dead(
     from dalsegno.cli.target.operations import LETTERS
     from dalsegno.cli.target.target import where_to
     from dalsegno.cli.views.operations import dead_letter_object as as_object
-    from dalsegno.cli.views.operations import print_letters
+    from dalsegno.cli.views.operations import message_object, print_letters, print_messages
 
-    found = LETTERS.use(Place(store, server, app), lambda letters: letters.alist(limit))
+    async def both(letters: Letters) -> tuple[list[DeadLetter], KeptMessages | None]:
+        return await letters.alist(limit), await letters.amessages(limit)
+
+    found, messages = LETTERS.use(Place(store, server, app), both)
     if json:
-        emit({"dead": [as_object(letter) for letter in found]})
+        kept = {} if messages is None else {"messages": [message_object(each) for each in messages.found]}
+        emit({"dead": [as_object(letter) for letter in found], **kept})
+        return
+    command = where_to(store, server, app).command
+    if found or messages is None or not messages.found:
+        print_letters(found, command, time())
+    if messages is not None:
+        print_messages(messages, command, time())
+
+
+@dead_commands.command("show")
+def show_message(
+    letter: MessageId, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
+) -> None:
+    """Show a message that a broker keeps."""
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.target.operations import LETTERS
+    from dalsegno.cli.views.operations import message_object, print_message
+
+    kept = LETTERS.use(Place(store, server, app), lambda letters: letters.amessage(letter))
+    if json:
+        emit(message_object(kept, whole=True))
     else:
-        print_letters(found, where_to(store, server, app).command, time())
+        print_message(kept)
+
+
+@dead_commands.command("requeue")
+def requeue(
+    letter: MessageId, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
+) -> None:
+    """Send a message that a broker keeps once more.
+
+    It goes where it came from and keeps its identity: what it has caused already is not caused again.
+    """
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.target.operations import LETTERS
+
+    kept = LETTERS.use(Place(store, server, app), lambda letters: letters.arequeue(letter))
+    if json:
+        emit({"id": letter, "server": kept.server, "source": kept.message.source})
+    else:
+        print(f"sent to {kept.message.source} again")
 
 
 @dead_commands.command("retry")

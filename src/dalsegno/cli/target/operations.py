@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,8 +12,10 @@ from dalsegno.cli.target.administration import PAGE, Administration
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
 from dalsegno.engine.worker.directory import WorkerSeen, list_workers
+from dalsegno.errors import InvalidInput, NotFound, OperatorError
 from dalsegno.handle import Handle
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.messages import DeadMessage
 
 if TYPE_CHECKING:
     from dalsegno.client import Client
@@ -25,6 +29,28 @@ class Letters(Protocol):
     async def aretry(self, id: str) -> Handle: ...
 
     async def adrop(self, id: str) -> Handle: ...
+
+    async def amessages(self, limit: int) -> KeptMessages | None:
+        """None if there is no broker to ask."""
+
+    async def amessage(self, id: str) -> KeptMessage: ...
+
+    async def arequeue(self, id: str) -> KeptMessage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessage:
+    """A message that a broker keeps because it could not be taken in."""
+
+    server: str
+    message: DeadMessage
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMessages:
+    found: Sequence[KeptMessage] = ()
+    problems: Sequence[str] = ()
+    """Why a broker could not be asked, as sentences."""
 
 
 class LettersHere:
@@ -41,8 +67,62 @@ class LettersHere:
     async def adrop(self, id: str) -> Handle:
         return Handle(self._app, await self._letters.drop(id))
 
+    async def amessages(self, limit: int) -> KeptMessages | None:
+        """Return the newest messages that the brokers keep, newest first."""
+        if not self._letters.stack.dead_letters:
+            return None
+        found: list[KeptMessage] = []
+        problems: list[str] = []
+        for place in self._letters.stack.dead_letters:
+            try:
+                found += [KeptMessage(place.name, message) for message in await place.list(limit)]
+            except OperatorError as error:
+                problems.append(str(error))
+        found.sort(key=lambda each: each.message.at, reverse=True)
+        return KeptMessages(found[:limit], problems)
 
-LETTERS: Administration[Letters] = Administration(LettersHere, lambda client: client.dead_letters)
+    async def amessage(self, id: str) -> KeptMessage:
+        for place in self._letters.stack.dead_letters:
+            message = await place.get(id)
+            if message is not None:
+                return KeptMessage(place.name, message)
+        raise NotFound(f"no broker keeps a message with the id {id!r}; `dalsegno dead ls` lists them")
+
+    async def arequeue(self, id: str) -> KeptMessage:
+        kept = await self.amessage(id)
+        for place in self._letters.stack.dead_letters:
+            if place.name == kept.server and await place.requeue(id):
+                return kept
+        raise NotFound(f"the message {id!r} is not there any more: somebody has taken it meanwhile")
+
+
+class LettersThere:
+    """The dead letters of a server. It hands out no messages of brokers."""
+
+    def __init__(self, client: Client) -> None:
+        self._letters = client.dead_letters
+
+    async def alist(self, limit: int) -> list[DeadLetter]:
+        return await self._letters.alist(limit)
+
+    async def aretry(self, id: str) -> Handle:
+        return await self._letters.aretry(id)
+
+    async def adrop(self, id: str) -> Handle:
+        return await self._letters.adrop(id)
+
+    async def amessages(self, limit: int) -> KeptMessages | None:
+        return None
+
+    async def amessage(self, id: str) -> KeptMessage:
+        raise InvalidInput(
+            "a server hands out no messages of its broker; give --store and --broker instead of --server"
+        )
+
+    arequeue = amessage
+
+
+LETTERS: Administration[Letters] = Administration(LettersHere, LettersThere)
 
 
 class OpenTasks(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,7 @@ from dalsegno.cli.next_command import Command
 from dalsegno.cli.options import Place
 from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stderr, stdout
 from dalsegno.cli.run.launch import ask_before_starting_over
+from dalsegno.cli.target.operations import KeptMessage, KeptMessages
 from dalsegno.cli.target.target import reached, where_to
 from dalsegno.engine.operations.dead_letters import DeadLetter
 from dalsegno.engine.worker.directory import WorkerSeen
@@ -110,6 +112,58 @@ def print_letters(letters: Sequence[DeadLetter], command: Command, now: float) -
         console.print(Text(f"  {command.line('dead retry', letter.id)}"), soft_wrap=True)
     more = "`dalsegno dead drop ID` gives one up; `dalsegno show EXECUTION` shows its execution"
     console.print(more, style="dim", markup=False, soft_wrap=True)
+
+
+def message_object(kept: KeptMessage, *, whole: bool = False) -> dict[str, Any]:
+    message = kept.message
+    about = {
+        "id": message.id,
+        "server": kept.server,
+        "source": message.source,
+        "reason": message.reason,
+        "code": message.code,
+        "at": iso(message.at),
+        "bytes": len(message.body),
+    }
+    return about | {"headers": dict(message.headers), **_body(message.body)} if whole else about
+
+
+def _body(body: bytes) -> dict[str, str]:
+    """Return the body as text, or encoded if it is none."""
+    try:
+        return {"body": body.decode()}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def print_messages(messages: KeptMessages, command: Command, now: float) -> None:
+    console = stdout()
+    for problem in messages.problems:
+        console.print(Text(problem, "yellow"), soft_wrap=True)
+    for kept in messages.found:
+        message = kept.message
+        console.print(Text(message.id, "bold"), soft_wrap=True)
+        since = (
+            f"since {moment(message.at)}, {span(now - message.at)} ago" if message.at else "since long ago"
+        )
+        about = f"  a message in {kept.server}, from {message.source}, {since}, {message.code}"
+        console.print(Text(about, "dim"), soft_wrap=True)
+        console.print(Text(f"  {message.reason}"), soft_wrap=True)
+        console.print(Text(f"  {command.line('dead requeue', message.id)}"), soft_wrap=True)
+    if messages.found:
+        console.print("`dalsegno dead show ID` shows a message", style="dim", markup=False, soft_wrap=True)
+
+
+def print_message(kept: KeptMessage) -> None:
+    """Print a message with its headers. Its body comes last, as it is, if it is text."""
+    console = stdout()
+    for name, value in message_object(kept, whole=True).items():
+        if name not in {"headers", "body"}:
+            console.print(Text(f"{name:8}", "dim"), Text(str(value)), soft_wrap=True)
+    for name, value in kept.message.headers.items():
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    if "body" in (body := _body(kept.message.body)):
+        console.print(Text(body["body"]), soft_wrap=True)
 
 
 DEFAULT = "default"
