@@ -6,7 +6,10 @@ import asyncio
 from typing import Any
 
 import httpx
+import pytest
 
+from dalsegno.server.http import responses
+from dalsegno.server.services import ServerServices
 from tests.server.test_definitions import GRAPH, SCRIPT
 
 WAITS = 'workflow waits(inputs) {\n  const who = await Signal.when("go")\n  return who\n}\n'
@@ -139,3 +142,31 @@ async def test_wrong_starts_are_refused_with_their_place(http: httpx.AsyncClient
     assert (unknown.status_code, unknown.json()["code"]) == (404, "DS-130")
     unreadable = await http.post("/v1/executions", content=b"{", headers={"content-type": "application/json"})
     assert (unreadable.status_code, unreadable.json()["code"]) == (400, "DS-190")
+
+
+async def test_the_input_of_a_task_that_was_handed_over_is_reserved_before_it_is_read(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a blob of the script, and of the task's execution once that has ended."""
+    hold, held = responses._hold, list[int]()
+
+    async def noting(services: ServerServices, size: int) -> None:
+        held.append(size)
+        await hold(services, size)
+
+    await deploy_script(http, 'workflow leaves(inputs) {\n  Task.run("echo", inputs)\n  return "over"\n}\n')
+    text = "x" * 2_000_000
+    answer = await http.post("/v1/executions", json={"workflow": "leaves", "input": {"text": text}})
+    script = answer.json()["id"]
+    await ended(http, script)
+    [task] = (await http.get(f"/v1/executions?parent={script}")).json()["items"]
+    monkeypatch.setattr(responses, "_hold", noting)
+
+    for action in ("", "/cancel"):
+        if action:
+            await http.post(f"/v1/executions/{task['id']}{action}")
+        held.clear()
+        found = (await http.get(f"/v1/executions/{task['id']}")).json()
+        assert found["input"] == {"text": text}
+        assert held[0] > len(text)
+    assert found["state"] == "CANCELLED"

@@ -310,9 +310,21 @@ LATE_EVERY = 1.0
 async def outline(services: ServerServices, execution: str) -> ExecutionView:
     """Return an execution whose values the call is about to read; their bytes are reserved until the call ends.
     Raises Overloaded if they do not become free in time."""
-    view = await services.client.outline(execution)
+    view = await _sized(services, execution)
     await _hold(services, view.value_bytes)
     return view
+
+
+async def _sized(services: ServerServices, execution: str) -> ExecutionView:
+    """Return the outline of an execution. The input of a task that was handed over may be a blob: its own once it has
+    ended, else its script's.
+    """
+    view = await services.client.outline(execution)
+    if view.relation != "task" or view.parent is None:
+        return view
+    blobs = services.client.stack.blobs
+    size = await blobs.stored(execution) or await blobs.stored(view.parent)
+    return replace(view, value_bytes=view.value_bytes + size)
 
 
 async def whole(services: ServerServices, execution: str) -> ExecutionView:
@@ -323,7 +335,7 @@ async def whole(services: ServerServices, execution: str) -> ExecutionView:
 
 async def with_results(services: ServerServices, execution: str) -> ExecutionView:
     """Return an execution as ``outline`` does, for a call that reads the outputs of all nodes."""
-    view = await services.client.outline(execution)
+    view = await _sized(services, execution)
     size = view.value_bytes + await services.client.stack.blobs.stored(execution)
     await _hold(services, size)
     return replace(view, value_bytes=size)
