@@ -13,10 +13,12 @@ from dalsegno.core.wire.execution_message import message_schema
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.graph.json_schema.shape import check_input
+from dalsegno.ports.archive import Archive
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
 from dalsegno.testing.stored_histories import stored_problems
 from dalsegno.wiring import open_stack
+from tests.waiting import come_about
 
 PATIENCE = 10.0
 
@@ -112,6 +114,10 @@ class Master:
             while not condition():
                 self.publisher.arrived.clear()
                 await self.publisher.arrived.wait()
+
+    async def until_removed(self, archive: Archive, before: float) -> None:
+        """Remove what ended before this moment; the last completion is confirmed a moment after it was sent."""
+        await come_about(lambda: archive.remove_ended(before), "the removal of an ended execution")
 
     def expect_schemas(self, execution: str) -> None:
         for body in self.bodies(execution):

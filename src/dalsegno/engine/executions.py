@@ -123,6 +123,12 @@ class StoredExecutions:
     ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
         """Return a reader for each value of the context: all values together may be large."""
         state, context = await self._kept_context(execution)
+        return await self.readers_of(execution, state, context)
+
+    async def readers_of(
+        self, execution: str, state: str, context: bytes | None
+    ) -> dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]]:
+        """Return the same for an execution whose row is known."""
         found: dict[str, Callable[[], Awaitable[bytes | msgspec.Raw]]] = {}
         if state != "COMPLETED":
             for left in await self.stack.ledger.left(execution, ""):

@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from dalsegno.model.event import Event
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:
@@ -104,11 +106,29 @@ class Claims(Struct):
     held: set[str]
 
 
+class News(Struct):
+    """What an execution's statuses and its completion are made from."""
+
+    workflow: str
+    definition: str
+    kind: str
+    state: str
+    priority: int
+    tags: tuple[tuple[str, str], ...]
+    events: list[Event]
+    """Those after a number, in order."""
+    is_told: bool
+    """The execution has ended and its history is complete."""
+    context: bytes | None = None
+    """Given once the history is complete."""
+
+
 class Publications(Protocol):
     """Durable marks of how far the statuses of executions are published.
 
     An execution created with ``publishes`` has one from its creation until its completion is confirmed. Until then
-    retention does not remove it. One process publishes an execution at a time, so that order and number are kept.
+    retention keeps it, for seven days at most. One process publishes an execution at a time, so that order and number
+    are kept.
     """
 
     async def claim(self, owner: str, executions: Sequence[str], seconds: float) -> Claims:
@@ -118,6 +138,11 @@ class Publications(Protocol):
         """Move marks, never backwards, and give up their claims; remove the marks of ``ended``.
 
         Marks that another process has claimed meanwhile stay as they are.
+        """
+
+    async def news(self, after: Mapping[str, int], limit: int = 1000) -> dict[str, News]:
+        """Return the executions that exist, each with at most ``limit`` events after a number. In few round trips,
+        however many they are. If a history is complete, the events read are up to its end.
         """
 
     async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:

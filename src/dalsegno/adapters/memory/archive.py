@@ -31,6 +31,9 @@ from dalsegno.model.token import UNFINISHED
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.clock import Clock
 
+UNPUBLISHED = 7 * 86_400.0
+"""Seconds for which an execution stays longer whose completion is not published: nobody would read it later."""
+
 
 class MemoryArchive:
     def __init__(self, store: MemoryStore, clock: Clock) -> None:
@@ -195,6 +198,7 @@ class MemoryArchive:
             if self._is_removable(name, unfinished)
             and found.row.ended_at is not None
             and found.row.ended_at < before
+            and (name not in self.store.publications or found.row.ended_at < before - UNPUBLISHED)
             and (not states or found.row.state in states)
         )
         return self._remove([name for _, name in old[:limit]])
@@ -207,7 +211,7 @@ class MemoryArchive:
 
     def _is_removable(self, execution: str, unfinished: frozenset[str]) -> bool:
         found = self.store.executions.get(execution)
-        owed = f"{execution}/ended" in self.store.outbox or execution in self.store.publications
+        owed = f"{execution}/ended" in self.store.outbox
         return found is not None and found.row.state in ENDED and not owed and execution not in unfinished
 
     def _needed(self) -> frozenset[str]:

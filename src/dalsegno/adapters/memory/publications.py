@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dalsegno.adapters.memory.store import MemoryStore
+from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
+from dalsegno.model.execution import ENDED
+from dalsegno.model.token import UNFINISHED
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.messages import Claims
+from dalsegno.ports.messages import Claims, News
 
 
 class MemoryPublications:
@@ -38,6 +40,24 @@ class MemoryPublications:
                 mark.confirmed = max(mark.confirmed, confirmed[execution])
                 mark.owner = None
 
+    async def news(self, after: Mapping[str, int], limit: int = 1000) -> dict[str, News]:
+        found = {name: self.store.executions.get(name) for name in after}
+        return {
+            name: News(
+                stored.new.workflow,
+                stored.new.definition,
+                stored.row.kind,
+                stored.row.state,
+                stored.row.priority,
+                stored.new.tags,
+                stored.events[after[name] : after[name] + limit],
+                is_told=(told := _is_told(stored)),
+                context=stored.row.context if told else None,
+            )
+            for name, stored in found.items()
+            if stored is not None
+        }
+
     async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
         found = [
             name
@@ -49,3 +69,9 @@ class MemoryPublications:
     def _has_more(self, execution: str, confirmed: int) -> bool:
         found = self.store.executions.get(execution)
         return found is None or found.swept or found.row.seq > confirmed
+
+
+def _is_told(execution: MemoryExecution) -> bool:
+    if execution.row.state not in ENDED:
+        return False
+    return not any(token.state in UNFINISHED for token in execution.tokens.values())

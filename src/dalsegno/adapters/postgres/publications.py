@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 
 from dalsegno.adapters.postgres.store import PostgresStore
-from dalsegno.ports.messages import Claims
+from dalsegno.model.event import Event
+from dalsegno.ports.messages import Claims, News
 
 
 class PostgresPublications:
@@ -28,5 +30,29 @@ class PostgresPublications:
         names, numbers = list(confirmed), list(confirmed.values())
         await self.store.fetch("publications.confirm", owner, names, numbers, list(ended))
 
+    async def news(self, after: Mapping[str, int], limit: int = 1000) -> dict[str, News]:
+        # First whether a history is complete: events that are read later are then up to its end.
+        names = list(after)
+        found = {row[0]: _news(*row[1:]) for row in await self.store.fetch("publications.heads", names)}
+        numbers = list(after.values())
+        for name, *event in await self.store.fetch("publications.events", names, numbers, limit):
+            if name in found:
+                found[name].events.append(Event(name, *event))
+        return found
+
     async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
         return [name for (name,) in await self.store.fetch("publications.unfinished", after, limit)]
+
+
+def _news(
+    workflow: str,
+    definition: str,
+    kind: str,
+    state: str,
+    priority: int,
+    tags: str,
+    is_told: bool,
+    context: bytes | None,
+) -> News:
+    read = tuple((name, value) for name, value in json.loads(tags))
+    return News(workflow, definition, kind, state, priority, read, [], is_told, context)

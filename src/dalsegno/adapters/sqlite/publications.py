@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
-from dalsegno.ports.messages import Claims
+from dalsegno.model.event import Event
+from dalsegno.ports.messages import Claims, News
 
 
 class SqlitePublications:
@@ -43,8 +45,31 @@ class SqlitePublications:
 
         await self.store.write(lambda rows: confirm(rows.connection))
 
+    async def news(self, after: Mapping[str, int], limit: int = 1000) -> dict[str, News]:
+        def look(connection: sqlite3.Connection) -> dict[str, News]:
+            heads = connection.execute(SQL["publications.heads"], (json.dumps(list(after)),)).fetchall()
+            return {row[0]: _news(connection, row, after[row[0]], limit) for row in heads}
+
+        return await self.store.read(look)
+
     async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
         def look(connection: sqlite3.Connection) -> list[str]:
             return [name for (name,) in connection.execute(SQL["publications.unfinished"], (after, limit))]
 
         return await self.store.read(look)
+
+
+def _news(connection: sqlite3.Connection, row: tuple[Any, ...], after: int, limit: int) -> News:
+    name, workflow, definition, kind, state, priority, tags, is_told, context = row
+    events = connection.execute(SQL["history.events_of"], (name, after, limit))
+    return News(
+        workflow,
+        definition,
+        kind,
+        state,
+        priority,
+        tuple((tag, value) for tag, value in json.loads(tags)),
+        [Event(name, *event) for event in events],
+        bool(is_told),
+        context,
+    )

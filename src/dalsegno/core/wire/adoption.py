@@ -57,6 +57,8 @@ from dalsegno.model.ids import barrier_id, derive, item_scope
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 
+WORKFLOW_ID = "workflow_id"
+"""Tag of an adopted execution: the id of the workflow in the words of the program that started it."""
 ITEM_KEYS = frozenset(("$item", "$index"))
 """Context keys that an item's scope provides itself."""
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from msgspec import Raw
 
 from dalsegno.core.wire.adoption import (
+    WORKFLOW_ID,
     Scope,
     Target,
     adopted_split,
@@ -60,8 +61,6 @@ from dalsegno.ports.messages import ForeignMessage, Taken
 
 Adopt = Literal["any", "known", "off"]
 ADOPT_VARIABLE = "DALSEGNO_ADOPT"
-WORKFLOW_ID = "workflow_id"
-"""Tag of an adopted execution: the id of the workflow in the master's words."""
 INLINE_BYTES = 65_536
 """Bytes of a message that is read in the event loop; larger ones are read in a thread."""
 ATTEMPTS = 5
@@ -100,8 +99,8 @@ class WireIntake:
         self.ids = AdoptedIds(stored.stack.records, stored.stack.archive, stored.stack.ledger)
         self.applied: Callable[[str], None] = lambda execution: None
         """Called with every execution that a message has changed."""
-        self._programs: Recent[Program] = Recent()
-        """Definitions that messages carried, by the digest of their bytes."""
+        self._hashes: Recent[str] = Recent()
+        """Stored definitions by the digest of what a message carried."""
         self._contents: Recent[str] = Recent()
         """Content hashes of stored definitions, and of definitions that messages carried."""
         self._splits: Recent[tuple[str, int]] = Recent()
@@ -274,14 +273,17 @@ class WireIntake:
 
     async def _carried(self, raw: Raw) -> Program:
         digest = _digest(raw)
-        known = self._programs.get(digest)
-        if known is not None:
-            return known
         definitions = self.stored.definitions
+        known = self._hashes.get(digest)
+        if known is not None:
+            return await definitions.by_hash(known)
         compiled = await _off_loop(len(bytes(raw)), lambda: definitions.load(bytes(raw)))
         if self.adopt == "known":
-            return self._programs.put(digest, await self._deployed(compiled))
-        return self._programs.put(digest, await self._adopted(definitions, compiled))
+            program = await self._deployed(compiled)
+        else:
+            program = await self._adopted(definitions, compiled)
+        self._hashes.put(digest, program.definition.hash)
+        return program
 
     async def _deployed(self, compiled: Compiled) -> Program:
         """Return the deployed definition with this content."""

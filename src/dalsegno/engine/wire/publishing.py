@@ -12,12 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Raw
 
 from dalsegno.core.graph.token_body import BLOB, OUTPUT, Body, reference
+from dalsegno.core.wire.adoption import WORKFLOW_ID
 from dalsegno.core.wire.statuses import (
     INLINE,
     Completion,
@@ -31,14 +32,13 @@ from dalsegno.core.wire.statuses import (
     value_reference,
 )
 from dalsegno.engine.committer import Outage
-from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.tracing import span_id, trace_id
-from dalsegno.errors import DalSegnoError, NotFound, OperatorError
-from dalsegno.model.execution import ExecutionView
+from dalsegno.engine.tracing import TRACEPARENT, span_id, trace_id
+from dalsegno.errors import DalSegnoError, OperatorError
+from dalsegno.model.definition import is_adopted_name
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import Ledger
-from dalsegno.ports.messages import OutgoingMessage, Publications, Publisher
+from dalsegno.ports.messages import News, OutgoingMessage, Publications, Publisher
 
 logger = logging.getLogger("dalsegno.wire")
 
@@ -64,9 +64,11 @@ HIGHEST_PRIORITY = 10
 class Followed:
     """An execution whose statuses this process makes."""
 
-    view: ExecutionView
+    execution: str
     statuses: Statuses
     names: Names
+    priority: int
+    headers: Mapping[str, str]
     unsent: list[Status] = field(default_factory=list)
     """Made and not confirmed, in order."""
     sent: int = 0
@@ -198,7 +200,12 @@ class Publishing:
                 self._followed.pop(execution, None)
         if not claims.marks:
             return
-        made = await asyncio.gather(*(self._parcel(*claim) for claim in claims.marks.items()))
+        known = {name: self._followed.get(name) for name in claims.marks}
+        after = {name: found.statuses.seq if found is not None else 0 for name, found in known.items()}
+        news = await self.publications.news(after, PAGE)
+        made = await asyncio.gather(
+            *(self._parcel(name, mark, news.get(name)) for name, mark in claims.marks.items())
+        )
         confirmed = await self._publish([message for parcel in made for message in parcel.messages])
         for parcel in made:
             parcel.confirmed = min(len(parcel.messages), confirmed)
@@ -235,86 +242,59 @@ class Publishing:
                 self._postpone(execution, parcel.again)
         await self.publications.confirm(self.owner, marks, ended)
 
-    async def _parcel(self, execution: str, mark: int) -> Parcel:
-        parcel = Parcel(execution)
+    async def _parcel(self, execution: str, mark: int, news: News | None) -> Parcel:
+        parcel = Parcel(execution, is_gone=news is None or news.kind != "graph")
+        if news is None or parcel.is_gone:
+            return parcel
         try:
-            await self._fill(parcel, mark)
+            await self._fill(parcel, mark, news)
         except OperatorError:
             raise
-        except NotFound:
-            parcel.is_gone = await self.stored.stack.archive.outline(execution) is None
-            if not parcel.is_gone:
-                self._postpone(execution, AGAIN_AFTER)
         except DalSegnoError:
             logger.exception("cannot make the statuses of execution %s", execution)
+            self._followed.pop(execution, None)
             self._postpone(execution, AGAIN_AFTER)
         return parcel
 
     def _postpone(self, execution: str, seconds: float) -> None:
         self._due.setdefault(execution, asyncio.get_running_loop().time() + seconds)
 
-    async def _fill(self, parcel: Parcel, mark: int) -> None:
-        followed = await self._follow(parcel.execution, mark)
-        if followed is None:
-            parcel.is_gone = True
-            return
-        is_whole = await self._read(followed)
+    async def _fill(self, parcel: Parcel, mark: int, news: News) -> None:
+        followed = await self._follow(parcel.execution, mark, news)
+        for event in news.events:
+            made = followed.statuses.add(event)
+            if event.seq > followed.sent:
+                followed.unsent += made
+        followed.names = names_of(followed.statuses, parcel.execution, _workflow_id(news))
         parcel.statuses = followed.unsent[:MOST_MESSAGES]
-        if not is_whole or len(followed.unsent) > MOST_MESSAGES:
-            parcel.again = 0.0
         parcel.messages = [await self._message(followed, status) for status in parcel.statuses]
-        if parcel.again is None and followed.statuses.ending is not None:
-            await self._add_completion(parcel, followed)
+        if len(news.events) >= PAGE or len(followed.unsent) > MOST_MESSAGES:
+            parcel.again = 0.0
+        elif news.is_told:
+            completion = followed.statuses.completion()
+            if completion is not None:
+                parcel.completion = await self._completion_message(followed, completion, news)
+        elif followed.statuses.ending is not None:
+            await self.ledger.sweep()  # it records what the ending called off
+            parcel.again = HELD_PAUSE
         parcel.followed = followed
 
-    async def _follow(self, execution: str, mark: int) -> Followed | None:
-        """Return the folded history. If another process has published more of it meanwhile, that is passed over."""
+    async def _follow(self, execution: str, mark: int, news: News) -> Followed:
+        """Return the folded history. What another process has published of it meanwhile is passed over."""
         known = self._followed.get(execution)
         if known is None:
-            view = await self.stored.stack.archive.outline(execution)
-            if view is None or view.kind != "graph":
-                return None
-            program = await self.stored.definitions.any_by_hash(view.definition)
-            if not isinstance(program, Program):
-                return None
+            program = await self.stored.definitions.by_hash(news.definition)
             statuses = Statuses(program.plan)
-            known = self._followed[execution] = Followed(
-                view, statuses, names_of(statuses, execution, view.workflow)
-            )
+            names = names_of(statuses, execution, news.workflow)
+            priority = max(0, min(news.priority, HIGHEST_PRIORITY))
+            known = Followed(execution, statuses, names, priority, _trace_of(execution))
+            self._followed[execution] = known
             while len(self._followed) > KEPT:
                 self._followed.popitem(last=False)
         self._followed.move_to_end(execution)
         known.sent = mark
         known.unsent = [status for status in known.unsent if status.number > mark]
         return known
-
-    async def _read(self, followed: Followed) -> bool:
-        """Fold the events that are new; return True if these are all."""
-        statuses, execution = followed.statuses, followed.view.id
-        page = await self.stored.stack.archive.events(execution, statuses.seq, PAGE)
-        for event in page:
-            made = statuses.add(event)
-            if event.seq > followed.sent:
-                followed.unsent += made
-        followed.names = names_of(statuses, execution, followed.view.workflow)
-        return len(page) < PAGE
-
-    async def _add_completion(self, parcel: Parcel, followed: Followed) -> None:
-        """Add the completion, if nothing of the history is missing before it."""
-        execution = parcel.execution
-        archive = self.stored.stack.archive
-        if not await archive.is_told(execution):
-            await self.ledger.sweep()
-            parcel.again = HELD_PAUSE
-            return
-        newest = await archive.newest_events([execution])
-        if newest.get(execution, 0) > followed.statuses.seq:
-            parcel.again = 0.0
-            return
-        completion = followed.statuses.completion()
-        if completion is None:
-            return
-        parcel.completion = await self._completion_message(followed, completion)
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -323,34 +303,32 @@ class Publishing:
         if status.output_ref is not None:
             output = await self._value(followed, status.output_ref)
         body = status_body(followed.names, followed.statuses, status, output)
-        return self._outgoing(followed, "status", status.id(followed.view.id), body)
+        return OutgoingMessage(
+            "status", status.id(followed.execution), body, followed.priority, followed.headers
+        )
 
-    async def _completion_message(self, followed: Followed, completion: Completion) -> OutgoingMessage:
-        execution, statuses = followed.view.id, followed.statuses
+    async def _completion_message(
+        self, followed: Followed, completion: Completion, news: News
+    ) -> OutgoingMessage:
+        execution, statuses = followed.execution, followed.statuses
         context: dict[str, Raw] = {}
-        for key, read in (await self.stored.context_readers(execution)).items():
+        for key, read in (await self.stored.readers_of(execution, news.state, news.context)).items():
             if is_told_at_the_end(key, statuses.plan, statuses.keys):
                 context[key] = self._inline(execution, f"{execution}/{key}", bytes(await read()))
         body = completion_body(followed.names, completion, context)
-        return self._outgoing(followed, "completion", completion.id(execution), body)
+        return OutgoingMessage(
+            "completion", completion.id(execution), body, followed.priority, followed.headers
+        )
 
     async def _value(self, followed: Followed, ref: str) -> Raw:
         """Return a stored output, or a reference to it if it is large."""
         kind, _, name = ref.partition(":")
         entry = reference(BLOB if kind == "blob" else OUTPUT, name)
-        raw = await self.stored.loader.raw(followed.view.id, Body(), entry)
-        return self._inline(followed.view.id, name, bytes(raw))
+        raw = await self.stored.loader.raw(followed.execution, Body(), entry)
+        return self._inline(followed.execution, name, bytes(raw))
 
     def _inline(self, execution: str, id: str, raw: bytes) -> Raw:
         return Raw(raw) if len(raw) <= INLINE else value_reference(id, f"/v1/executions/{execution}/results")
-
-    def _outgoing(self, followed: Followed, kind: str, id: str, body: bytes) -> OutgoingMessage:
-        execution = followed.view.id
-        headers = {"traceparent": f"00-{trace_id(execution):032x}-{span_id(id):016x}-01"}
-        priority = max(0, min(followed.view.priority, HIGHEST_PRIORITY))
-        return OutgoingMessage(
-            "completion" if kind == "completion" else "status", id, body, priority, headers
-        )
 
 
 def has_news(transition: Transition, applied: Applied) -> bool:
@@ -369,6 +347,18 @@ def _confirmed(followed: Followed, statuses: Sequence[Status], count: int) -> in
     else:
         followed.sent = max(followed.sent, _before(statuses[count:]))
     return followed.sent
+
+
+def _trace_of(execution: str) -> Mapping[str, str]:
+    """Return the headers that join readers' spans to the trace of the execution."""
+    return {TRACEPARENT: f"00-{trace_id(execution):032x}-{span_id(execution):016x}-01"}
+
+
+def _workflow_id(news: News) -> str:
+    """Return the name under which an execution is told that no message has started: a rerun keeps the tags."""
+    return (
+        dict(news.tags).get(WORKFLOW_ID, news.workflow) if is_adopted_name(news.workflow) else news.workflow
+    )
 
 
 def _before(statuses: Iterable[Status]) -> int:

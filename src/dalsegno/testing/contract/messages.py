@@ -172,6 +172,43 @@ class PublicationMarks(Topic):
         assert await marks.unfinished() == [RUN]
         assert await marks.unfinished(after=RUN) == []
 
+    async def test_news_are_the_events_after_a_number(self, stack: ContractStack) -> None:
+        tags = (("team", "a"),)
+        new = new_execution(publishes=True, tags=tags, priority=3)
+        await stack.apply(start(new, token("a"), token("b")))
+        await stack.apply(start("other", token("c")))
+        leases = await stack.take()
+        await stack.apply(step(leases["a"], events=(event(data=b'{"x":1}'),)))
+
+        news = await stack.publications.news({RUN: 0, "other": 1, "nobody": 0})
+
+        assert set(news) == {RUN, "other"}
+        assert news[RUN].events == await stack.events()
+        assert news["other"].events == []
+        assert (news[RUN].workflow, news[RUN].definition, news[RUN].kind) == (
+            "orders",
+            "hash-of-orders",
+            "graph",
+        )
+        assert (news[RUN].state, news[RUN].priority, news[RUN].tags) == ("RUNNING", 3, tags)
+        assert (news[RUN].is_told, news[RUN].context) == (False, None)
+        assert (await stack.publications.news({RUN: 1}))[RUN].events == (await stack.events())[1:]
+        assert len((await stack.publications.news({RUN: 0}, 1))[RUN].events) == 1
+
+    async def test_news_are_told_once_the_sweep_has_recorded_what_was_called_off(
+        self, stack: ContractStack
+    ) -> None:
+        await stack.apply(start(new_execution(publishes=True), token("a")))
+        await stack.apply(command(RUN, finish("CANCELLED")))
+        assert not (await stack.publications.news({RUN: 0}))[RUN].is_told
+        while await stack.ledger.sweep():
+            pass
+
+        news = (await stack.publications.news({RUN: 0}))[RUN]
+
+        assert (news.is_told, news.state) == (True, "CANCELLED")
+        assert [found.kind for found in news.events][1:] == ["ExecutionCancelled", "NodeCancelled"]
+
     async def test_a4_retention_waits_for_the_completion(self, stack: ContractStack) -> None:
         await self.begin_published(stack)
         await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
@@ -179,9 +216,22 @@ class PublicationMarks(Topic):
             pass
         later = stack.clock.now() + 10
         assert await stack.archive.remove_ended(later) == 0
+        assert await stack.archive.remove_ended(later + 6 * 86_400) == 0
 
         await stack.publications.claim("p1", [RUN], 10)
         await stack.publications.confirm("p1", {RUN: 3}, [RUN])
 
         assert (await stack.publications.claim("p1", [RUN], 10)).marks == {}
         assert await stack.archive.remove_ended(later) == 1
+
+    async def test_a4_retention_waits_for_a_completion_no_longer_than_a_week(
+        self, stack: ContractStack
+    ) -> None:
+        await self.begin_published(stack)
+        await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
+        while await stack.ledger.sweep():
+            pass
+
+        assert await stack.archive.remove_ended(stack.clock.now() + 7 * 86_400 + 10) == 1
+        assert (await stack.publications.news({RUN: 0})) == {}
+        assert await stack.publications.unfinished() == [RUN]

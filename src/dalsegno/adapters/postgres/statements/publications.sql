@@ -43,6 +43,33 @@ FROM unnest($2::text[], $3::integer[]) AS given (execution, confirmed)
 JOIN mine ON mine.execution = given.execution
 WHERE publication.execution = given.execution AND NOT given.execution = ANY ($4::text[]);
 
+-- :name heads
+-- What is told of executions besides their events; the context only once the history is complete.
+SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END
+FROM (
+    SELECT execution.*, ended_at IS NOT NULL AND NOT EXISTS (
+        SELECT 1
+        FROM token
+        WHERE token.execution = execution.number AND token.state <> 'consumed'
+    ) AS is_told
+    FROM execution
+    WHERE id = ANY ($1::text[])
+) AS found;
+
+-- :name events
+-- The next events of several executions, each after its own number.
+SELECT wanted.id, found.*
+FROM unnest($1::text[], $2::integer[]) AS wanted (id, seq)
+JOIN execution ON execution.id = wanted.id
+CROSS JOIN LATERAL (
+    SELECT event.seq, event.kind, node, scope, at, data, token, arrived, expected
+    FROM event
+    WHERE event.execution = execution.number AND event.seq > wanted.seq
+    ORDER BY event.seq
+    LIMIT $3
+) AS found
+ORDER BY wanted.id, found.seq;
+
 -- :name unfinished
 -- Those with events that are not confirmed, by id.
 SELECT execution

@@ -2,12 +2,11 @@
 -- anything of it exists, its id is taken and the next call continues.
 
 -- :part delivered
--- Its ending is delivered and published, which reads the result, its clean-up is no dead letter and continues in no
+-- Its ending is delivered, which reads the result, its clean-up is no dead letter and continues in no
 -- other execution that may still need its state, and no task that it handed over, whose input it owns, is unfinished.
   AND NOT EXISTS (
       SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
   )
-  AND NOT EXISTS (SELECT 1 FROM publication WHERE publication.execution = execution.id)
   AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
   AND NOT EXISTS (
       SELECT 1
@@ -22,13 +21,16 @@
 -- :name outdated
 -- Executions that ended in one of these states past their retention time, oldest ending first. Excluded are those
 -- whose ending is not delivered yet, because the delivery reads the result, and those whose clean-up is a dead
--- letter, or continues in another execution that may still need their state.
+-- letter, or continues in another execution that may still need their state. One whose completion is not published
+-- stays for seven days more: nobody would read it later.
 SELECT found.number
 FROM unnest($1::text[]) AS wanted (state)
 CROSS JOIN LATERAL (
     SELECT number, ended_at
     FROM execution
     WHERE execution.state = wanted.state AND ended_at IS NOT NULL AND ended_at < $2
+      AND (ended_at < $2 - 604800
+           OR NOT EXISTS (SELECT 1 FROM publication WHERE publication.execution = execution.id))
       -- :include delivered
     ORDER BY ended_at
     LIMIT $3

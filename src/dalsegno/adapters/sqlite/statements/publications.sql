@@ -20,6 +20,19 @@ WHERE execution = ? AND (owner IS NULL OR owner = ?);
 -- :name remove
 DELETE FROM publication WHERE execution = ? AND (owner IS NULL OR owner = ?);
 
+-- :name heads
+-- What is told of executions besides their events; the context only once the history is complete.
+SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END
+FROM (
+    SELECT execution.*, ended_at IS NOT NULL AND NOT EXISTS (
+        SELECT 1
+        FROM token
+        WHERE token.execution = execution.number AND token.state <> 'consumed'
+    ) AS is_told
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.id = wanted.value
+) AS found;
+
 -- :name unfinished
 -- Those with events that are not confirmed, by id.
 SELECT execution

@@ -2,12 +2,11 @@
 -- anything of it exists, its id is taken and the next call continues.
 
 -- :part delivered
--- Its ending is delivered and published, which reads the result, its clean-up is no dead letter and continues in no
+-- Its ending is delivered, which reads the result, its clean-up is no dead letter and continues in no
 -- other execution that may still need its state, and no task that it handed over, whose input it owns, is unfinished.
   AND NOT EXISTS (
       SELECT 1 FROM outbox WHERE outbox.id IN (execution.id || '/ended', execution.id || '/cleanup')
   )
-  AND NOT EXISTS (SELECT 1 FROM publication WHERE publication.execution = execution.id)
   AND NOT EXISTS (SELECT 1 FROM record WHERE record.kind = 'cleanup' AND record.id = execution.id)
   AND NOT EXISTS (
       SELECT 1
@@ -22,15 +21,18 @@
 -- Executions that ended in one state past their retention time. Excluded are those whose ending is not delivered
 -- yet, because the delivery reads the result, and those whose clean-up is a dead letter, or continues in another
 -- execution that may still need their state. With the number of events of those that were swept (the others have
--- none here), and one for each 16 KiB that they have stored: an estimate of how much there is to remove.
+-- none here), and one for each 16 KiB that they have stored: an estimate of how much there is to remove. One whose
+-- completion is not published stays for seven days more: nobody would read it later.
 SELECT number, id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
 ), 0)
 FROM execution INDEXED BY execution_by_end
-WHERE state = ? AND ended_at IS NOT NULL AND ended_at < ?
+WHERE state = ?1 AND ended_at IS NOT NULL AND ended_at < ?2
+  AND (ended_at < ?2 - 604800
+       OR NOT EXISTS (SELECT 1 FROM publication WHERE publication.execution = execution.id))
   -- :include delivered
 ORDER BY ended_at
-LIMIT ?;
+LIMIT ?3;
 
 -- :name removable
 -- The same for executions named in a JSON list.
