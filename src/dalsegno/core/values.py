@@ -122,10 +122,8 @@ def is_small(value: Any) -> bool:
     if kind in _SCALARS:
         return True
     if kind is dict and len(value) <= 16:  # most outputs: a few plain fields
-        for one in value.values():
-            if type(one) not in _SCALARS and (type(one) is not str or len(one) > 1024):
-                break
-        else:
+        fields = value.values()
+        if _SCALARS.issuperset(map(type, fields)) or all(map(_is_short, fields)):
             return True
     left = 100
     stack = [value]
@@ -153,6 +151,10 @@ def is_small(value: Any) -> bool:
         if left < 0:
             return False
     return True
+
+
+def _is_short(value: Any) -> bool:
+    return type(value) in _SCALARS or (type(value) is str and len(value) <= 1024)
 
 
 class Survey:

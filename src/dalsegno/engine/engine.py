@@ -552,13 +552,15 @@ def _call_all(*calls: Callable[[], None]) -> None:
 
 def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> None:
     """Interrupt the runs of tokens that a commit has dropped, alone or with their execution."""
-    handed_over = False
-    for effect in transition.effects:
-        if type(effect) is DropTokens:
-            worker.cancel_runs(transition.execution, effect.tokens)
-        elif type(effect) is FinishExecution:
-            handed_over = effect.hand_over
-    if applied.ended is not None and not handed_over:
+    kinds = list(map(type, transition.effects))  # every commit asks
+    if DropTokens in kinds:
+        for effect in transition.effects:
+            if type(effect) is DropTokens:
+                worker.cancel_runs(transition.execution, effect.tokens)
+    if applied.ended is None:
+        return
+    finish = next((effect for effect in transition.effects if type(effect) is FinishExecution), None)
+    if finish is None or not finish.hand_over:
         last = worker.running.get(transition.token) if transition.token is not None else None
         if last is None or last.execution_kind != "graph":
             worker.cancel_runs(transition.execution)

@@ -95,9 +95,13 @@ class Lease(Struct, frozen=True, gc=False):
     execution_kind: ExecutionKind = "graph"
 
 
+LONG_KINDS: frozenset[TokenKind] = frozenset(("node", "task"))
+"""Kinds of tokens whose steps may wait for something other than the store, whatever the execution."""
+
+
 def may_run_long(kind: TokenKind, execution_kind: ExecutionKind) -> bool:
     """Return True if a step may wait for something other than the store: all others are bookkeeping, or metered."""
-    return kind in ("node", "task") or (kind == "resume" and execution_kind == "python")
+    return kind in LONG_KINDS or (kind == "resume" and execution_kind == "python")
 
 
 def with_handed_over(leases: Sequence[Lease]) -> list[Lease]:

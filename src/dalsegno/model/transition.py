@@ -68,15 +68,16 @@ class Transition(Struct, frozen=True, gc=False):
         for event in self.events:
             text += f"{event.kind}/{event.node}/"
         for effect in self.effects:
-            text += _mark(effect)
+            if type(effect) is SpawnToken:  # the most frequent kinds, on the hot path
+                text += f"s{effect.token.id}"
+            elif type(effect) is SaveMachine:
+                text += f"m{effect.version}"
+            else:
+                text += _mark(effect)
         return blake2b(text.encode(), digest_size=8).digest()
 
 
 def _mark(effect: Effect) -> str:
-    if type(effect) is SpawnToken:  # the most frequent kind, on the hot path
-        return f"s{effect.token.id}"
-    if type(effect) is SaveMachine:
-        return f"m{effect.version}"
     match effect:
         case ResolveSlot(barrier, slot, live):
             return f"r{barrier.id}/{slot}/{live}"

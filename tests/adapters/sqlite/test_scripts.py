@@ -65,7 +65,7 @@ async def test_thousand_completions_in_one_batch_write_the_machine_once(
 
     assert [text for text in found if text.startswith("SELECT")] == []
     assert len([text for text in found if "UPDATE machine" in text]) == 1
-    assert len([text for text in found if "INTO inbox" in text]) == 8
+    assert len([text for text in found if "INTO inbox" in text]) == 7
     assert (await machine_of(stack)).inbox == 1000
 
 

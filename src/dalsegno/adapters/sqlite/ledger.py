@@ -64,7 +64,8 @@ def machine(connection: sqlite3.Connection, execution: str) -> MachineView | Non
     row = connection.execute(SQL["machine.of"], (execution,)).fetchone()
     if row is None:
         return None
-    completions = connection.execute(SQL["machine.inbox_of"], (execution,))
+    # Each completion has counted up the inbox: most machines that are about to begin have none.
+    completions = connection.execute(SQL["machine.inbox_of"], (execution,)) if row[4] else ()
     return machine_view(row, completions, connection.execute(SQL["machine.mailbox_of"], (execution,)))
 
 

@@ -8,7 +8,7 @@ committed instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -73,6 +73,7 @@ from dalsegno.lang import SnapshotError
 from dalsegno.lang.errors import NameMissing
 from dalsegno.lang.python import PythonMachine
 from dalsegno.lang.python.errors import NAME_MISSING
+from dalsegno.lang.runtime.effects import Awaitable as Awaits
 from dalsegno.lang.runtime.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.event import NewEvent
@@ -388,29 +389,14 @@ class ScriptSteps:
         self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()
     ) -> ScriptStep:
         turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
-        if turn.snapshot and isinstance(machine, PythonMachine):
+        is_native = type(machine) is PythonMachine
+        if is_native and turn.snapshot:
             turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         cached = None
-        is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or isinstance(machine, PythonMachine))
-        if turn.status == "suspended" and is_kept and job.awaiting is not None:
-            read = turn.read + (turn.settled is not None)
-            cancel = turn.cancel if turn.interrupted else ""
-            known = _still_reachable(job.known, turn)
-            sizes = {name: job.sizes.get(name, 0) for name in known} if known else {}
-            weight = turn.weight + sum(sizes.values())
-            cached = CachedMachine(
-                machine,
-                turn.version + 1,
-                read,
-                turn.wake,
-                known,
-                job.awaiting,
-                cancel,
-                sizes,
-                weight,
-                turn.blobs,
-            )
+        is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or is_native)
+        if is_kept and turn.status == "suspended" and job.awaiting is not None:
+            cached = _cached(job, turn, machine, job.awaiting)
         return ScriptStep(transition, cached=cached, freed=_freed(job, turn) if job.sizes else 0)
 
     def _thread(self, program: ScriptProgram) -> Any:
@@ -597,5 +583,25 @@ def _freed(job: Job, turn: Turn) -> int:
     return freed
 
 
-def _still_reachable(known: Mapping[str, Outcome], turn: Turn) -> dict[str, Outcome]:
-    return {name: outcome for name, outcome in known.items() if reaches(turn.reachable, promise_number(name))}
+def _cached(job: Job, turn: Turn, machine: RunningMachine, awaiting: Awaits) -> CachedMachine:
+    """Return the suspended machine as its next turn will find it, with the outcomes that it can still reach."""
+    known: dict[str, Outcome] = {}
+    sizes: dict[str, int] = {}
+    weight = turn.weight
+    for name, outcome in job.known.items():
+        if reaches(turn.reachable, promise_number(name)):
+            known[name] = outcome
+            size = sizes[name] = job.sizes.get(name, 0)
+            weight += size
+    return CachedMachine(
+        machine,
+        turn.version + 1,
+        turn.read + (turn.settled is not None),
+        turn.wake,
+        known,
+        awaiting,
+        turn.cancel if turn.interrupted else "",
+        sizes,
+        weight,
+        turn.blobs,
+    )

@@ -95,8 +95,10 @@ class Turns:
             if is_final:
                 self._flush_logs(job, machine)
             turn, blobs = self._turn(job, machine)
-            if SetTags in [type(request) for request, _ in turn.requests]:
-                await self._set_tags(job, turn)
+            for request, _ in turn.requests:
+                if type(request) is SetTags:
+                    await self._set_tags(job, turn)
+                    break
             if not is_final:
                 # The turn is not given up from here on, so nothing is logged twice.
                 self._flush_logs(job, machine)
@@ -220,8 +222,9 @@ class Turns:
         found: list[tuple[Effect, bytes]] = []
         size = 0
         for effect in effects:
-            found.append(self._request(effect))
-            size += len(found[-1][1])
+            request = self._request(effect)
+            found.append(request)
+            size += len(request[1])
             if size > self.limits.stored_bytes:
                 raise LimitExceeded(
                     f"the inputs of {len(found):,} tasks and workflows started in one turn are more than the limit "

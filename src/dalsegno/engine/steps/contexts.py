@@ -42,31 +42,23 @@ class RunContext:
     thread: synchronous tasks run in threads of their own.
     """
 
-    __slots__ = (
-        "_expressions",
-        "_input",
-        "_is_pure",
-        "_log",
-        "_meter",
-        "_meters",
-        "_payload",
-        "beats",
-        "cancelled",
-        "credential_name",
-        "idempotency_key",
-        "indexes",
-        "lease",
-        "lookup",
-        "node_id",
-        "node_name",
-        "now",
-        "outputs",
-        "retry",
-        "secrets",
-        "services",
-        "version",
-        "workflow",
-    )
+    # Every step makes one: what most runs leave as it is, is set once, here.
+    idempotency_key: str
+    indexes: tuple[int, ...] = ()
+    credential_name: str | None = None
+    outputs: Mapping[str, Any] = NO_OUTPUTS
+    workflow = ""
+    version = 0
+    beats = 0
+    cancelled = False
+    retry: RetryPolicy | None = None
+    """The policy of the registered task, used unless the document or the call has one."""
+    secrets: Redactor | None = None
+    """None until the run resolves its first credential."""
+    _input: Any = None
+    _expressions = NO_EXPRESSIONS
+    _meter: Meter | None = None
+    _is_pure = False
 
     def __init__(
         self,
@@ -83,25 +75,10 @@ class RunContext:
         self.services = services
         self.now = now
         self.idempotency_key = lease.token
-        self.indexes: tuple[int, ...] = ()
         self.node_id = self.node_name = lease.node
-        self.credential_name: str | None = None
-        self.outputs = NO_OUTPUTS
-        self.workflow = ""
-        self.version = 0
-        self.beats = 0
-        self.cancelled = False
-        self.retry: RetryPolicy | None = None
-        """The policy of the registered task, used unless the document or the call has one."""
-        self.secrets: Redactor | None = None
-        """None until the run resolves its first credential."""
         self._payload = payload
-        self._input: Any = None
         self._log = log
-        self._expressions = NO_EXPRESSIONS
         self._meters = meters
-        self._meter: Meter | None = None
-        self._is_pure = False
 
     @classmethod
     def of_node(

@@ -12,6 +12,7 @@ import asyncio
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 from time import monotonic
 from typing import Any
 
@@ -320,18 +321,18 @@ def bytes_in_rows(transition: Transition) -> int:
     """
     size = 0
     for effect in transition.effects:
-        kind = type(effect)
-        if kind is SpawnToken:
-            data = effect.token.data  # type: ignore[union-attr]
-        elif kind is StoreOutput or kind is ResolveSlot:
-            data = effect.data  # type: ignore[union-attr]
-        elif kind is SettlePromise:
-            data = effect.completion.data  # type: ignore[union-attr]
-        else:
-            continue
-        if data is not None and len(data) > SMALL:
+        data_of = _DATA.get(type(effect))
+        if data_of is not None and (data := data_of(effect)) is not None and len(data) > SMALL:
             size += len(data)
     return size
+
+
+_DATA: dict[type, Callable[[Any], bytes | None]] = {
+    SpawnToken: attrgetter("token.data"),
+    StoreOutput: attrgetter("data"),
+    ResolveSlot: attrgetter("data"),
+    SettlePromise: attrgetter("completion.data"),
+}
 
 
 def blob_names(parts: Iterable[bytes]) -> frozenset[str]:

@@ -54,19 +54,18 @@ class Continuation:
         """Return the transition, asking to keep as many of the tokens it spawns for ``worker`` as there is ``room``
         for, and those tokens. ``room`` is called only if there are more than ``at_least``.
         """
-        kept = list[NewToken]()
+        kept: list[NewToken] = []
         for effect in transition.effects:
-            if type(effect) is not SpawnToken:
-                continue
-            token = effect.token
-            is_free = token.due is None and token.limit_key is None
-            if is_free and token.kind in KEEPABLE and token.queue in self.queues:
-                kept.append(token)
+            if type(effect) is SpawnToken:
+                token = effect.token
+                is_free = token.due is None and token.limit_key is None
+                if is_free and token.kind in KEEPABLE and token.queue in self.queues:
+                    kept.append(token)
         if len(kept) > at_least:
             del kept[max(room(), 0) :]
         if not kept:
             return transition, []
-        names = tuple([token.id for token in kept])
+        names = (kept[0].id,) if len(kept) == 1 else tuple([token.id for token in kept])
         return msgspec.structs.replace(transition, keep=names, worker=worker), kept
 
 

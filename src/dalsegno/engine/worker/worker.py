@@ -30,10 +30,10 @@ from dalsegno.engine.worker.release import TokenReleaser
 from dalsegno.engine.worker.slot_shares import UNKNOWN, HeldSlot, SlotShares, current_lease
 from dalsegno.errors import BadConfiguration, InternalError, InvalidInput, OperatorError
 from dalsegno.lang.runtime.limits import Heavy
-from dalsegno.model.execution import ExecutionKind, NewExecution
+from dalsegno.model.execution import SCRIPTED, ExecutionKind, NewExecution
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.token import SYSTEM_QUEUE, Lease, NewToken, may_run_long, python_queue
+from dalsegno.model.token import LONG_KINDS, SYSTEM_QUEUE, Lease, NewToken, may_run_long, python_queue
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -383,14 +383,14 @@ class Worker:
                 now = self.started[lease.token] = clock()
                 if self.observer is not None:
                     self.observer.began(lease)
-                if may_run_long(lease.kind, lease.execution_kind):
+                if lease.kind in LONG_KINDS or may_run_long(lease.kind, lease.execution_kind):
                     self._runs[lease.token] = this_run
                     if slot is not None and not slot.is_long:
                         self.shares.may_run_long(slot)
                 going_on = self._may_keep(lease.execution_kind) and self.continuation.may_continue(
                     hops, now - began, lease.priority, holds_few
                 )
-                if is_script(lease):
+                if lease.execution_kind in SCRIPTED or is_script(lease):
                     following = await self._advance_script(lease, going_on, name)
                 else:
                     following, body = await self._advance(lease, body, going_on, name)
@@ -507,7 +507,8 @@ class Worker:
         if step is None:
             step = await self._heavy_script_step(lease)
         self.started.pop(lease.token, None)
-        transition, kept = step.transition, list[NewToken]()
+        transition: Transition = step.transition
+        kept: list[NewToken] = []
         if going_on:
             transition, kept = self._keeping(lease, transition, name)
         try:

@@ -65,13 +65,12 @@ class Interpreter:
         fuel = self.fuel
         try:
             while True:
-                if fuel <= 0:
-                    fuel = self.grant_fuel()
-                fuel -= 1
-                handle, a, b = steps[frame.position]
-                frame.position += 1
-                if handle(self, frame, a, b):
-                    return
+                for fuel in range(fuel - 1, -1, -1):  # noqa: B007, B020 - what is left after each
+                    handle, a, b = steps[frame.position]
+                    frame.position += 1
+                    if handle(self, frame, a, b):
+                        return
+                fuel = self.grant_fuel()
         finally:
             self.fuel = fuel
 
@@ -88,8 +87,8 @@ class Interpreter:
         left = meter.work_left - meter.mark if meter.mark > 0 else meter.work_left
         if left <= 0:
             self.exhausted()
-        self.granted = min(left, FUEL)
-        return self.granted
+        granted = self.granted = min(left, FUEL)
+        return granted
 
     def exhausted(self) -> None:
         """Raise because the meter has nothing left for the next instruction."""

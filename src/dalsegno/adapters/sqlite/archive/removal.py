@@ -4,22 +4,33 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import cancelled_event
+from dalsegno.model.event import NewEvent
 from dalsegno.model.search import error_words
-from dalsegno.model.token import UNFINISHED
 
 IN_FLIGHT = ("scope", "barrier", "slot", "gate", "left_context", "inbox", "mailbox", "machine")
+SWEPT_TOGETHER = 100
+"""Most executions that are swept by the same statements, in one transaction."""
 SMALL = 200
 """Events up to which an execution is removed together with others."""
 WEIGHTS = {"blob": 8, "blob_piece": 128}
 """Rows of other tables that take as long to remove as one row of these."""
 KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
+
+
+class Ended(NamedTuple):
+    """An ended execution whose rows are still to be swept, from ``sweep.ended``."""
+
+    number: int
+    execution: str
+    state: str
+    touched_at: float
 
 
 class Removable(NamedTuple):
@@ -35,49 +46,71 @@ class Removable(NamedTuple):
 
 
 def sweep(rows: SqliteWorkspace, limit: int) -> int:
-    """Remove at most ``limit`` rows of ended executions; return how many were removed."""
-    gone = 0
-    ended = rows.connection.execute(SQL["sweep.ended"], (limit,)).fetchall()
-    for number, execution, state, touched_at in ended:
-        if gone >= limit:
-            break
-        rows.forget(execution)
-        gone += _sweep(rows.connection, number, state, touched_at, limit - gone)
-    return gone
-
-
-def _sweep(connection: sqlite3.Connection, execution: int, state: str, touched_at: float, limit: int) -> int:
-    """Remove at most ``limit`` rows of one execution. Its flight row goes last, so a crash leaves nothing behind."""
-    gone = _sweep_tokens(connection, execution, touched_at, limit)
-    gone += _delete(connection, execution, IN_FLIGHT, limit - gone)
+    """Remove at most ``limit`` rows of ended executions; return how many were removed. Their flight rows go last, so a
+    crash leaves nothing behind.
+    """
+    connection = rows.connection
+    found = connection.execute(SQL["sweep.ended"], (min(limit, SWEPT_TOGETHER),))
+    ended = [Ended(*row) for row in found]
+    if not ended:
+        return 0
+    for each in ended:
+        rows.forget(each.execution)
+    numbers = json.dumps([each.number for each in ended])
+    gone = _sweep_tokens(connection, {each.number: each.touched_at for each in ended}, numbers, limit)
     if gone < limit:
-        if state == "FAILED":
-            connection.executemany(SQL["sweep.insert_words"], _words(connection, execution))
-        connection.execute(SQL["sweep.land"], {"execution": execution})
-        connection.execute(SQL["removal.delete_flight"], {"execution": execution})
-        gone += 1
-    return gone
+        gone += connection.execute(SQL["sweep.delete_machines"], (numbers, limit - gone)).rowcount
+    if gone < limit:
+        for table, execution in connection.execute(SQL["sweep.filled"], (numbers,)).fetchall():
+            gone += _delete(connection, execution, (table,), limit - gone)
+    return gone + _land(connection, ended[: max(limit - gone, 0)])
 
 
-def _sweep_tokens(connection: sqlite3.Connection, execution: int, at: float, limit: int) -> int:
-    """Remove tokens; the unfinished ones are recorded as cancelled at the time of the ending."""
-    tokens = connection.execute(SQL["sweep.tokens"], (execution, limit)).fetchall()
-    recorded = [
-        cancelled_event(kind, bool(live), node, scope, token, at)
-        for _, token, state, kind, node, scope, live in tokens
-        if state in UNFINISHED
-    ]
-    cancelled = [event for event in recorded if event is not None]
-    if cancelled:
-        (seq,) = connection.execute(SQL["sweep.seq"], (execution,)).fetchone()
-        events = [
-            (execution, number, event.kind, event.node, event.scope, at, None, event.token, None, None)
-            for number, event in enumerate(cancelled, seq + 1)
-        ]
-        connection.executemany(SQL["history.insert_event"], events)
-        connection.execute(SQL["sweep.count_event"], (seq + len(events), execution))
-    connection.executemany(SQL["sweep.delete_token"], [(number,) for number, *_ in tokens])
+def _sweep_tokens(
+    connection: sqlite3.Connection, ended_at: Mapping[int, float], numbers: str, limit: int
+) -> int:
+    """Remove tokens; the unfinished ones are recorded as cancelled at the times of the endings."""
+    tokens = connection.execute(SQL["sweep.tokens"], (numbers, limit)).fetchall()
+    unfinished = [number for number, is_unfinished in tokens if is_unfinished]
+    if unfinished:
+        _record_cancelled(connection, ended_at, unfinished)
+    connection.execute(SQL["sweep.delete_tokens"], (json.dumps([number for number, _ in tokens]),))
     return len(tokens)
+
+
+def _record_cancelled(
+    connection: sqlite3.Connection, ended_at: Mapping[int, float], tokens: Sequence[int]
+) -> None:
+    cancelled: dict[int, list[NewEvent]] = {}
+    found = connection.execute(SQL["sweep.unfinished"], (json.dumps(tokens),))
+    for execution, token, kind, node, scope, live in found:
+        event = cancelled_event(kind, bool(live), node, scope, token, ended_at[execution])
+        if event is not None:
+            cancelled.setdefault(execution, []).append(event)
+    for execution, events in cancelled.items():
+        _record(connection, execution, events)
+
+
+def _record(connection: sqlite3.Connection, execution: int, events: Sequence[NewEvent]) -> None:
+    """Append events to the history of an execution."""
+    (seq,) = connection.execute(SQL["sweep.seq"], (execution,)).fetchone()
+    rows = [
+        (execution, number, event.kind, event.node, event.scope, event.at, None, event.token, None, None)
+        for number, event in enumerate(events, seq + 1)
+    ]
+    connection.executemany(SQL["history.insert_event"], rows)
+    connection.execute(SQL["sweep.count_event"], (seq + len(rows), execution))
+
+
+def _land(connection: sqlite3.Connection, ended: Sequence[Ended]) -> int:
+    """Remove the flight rows of executions of which nothing else is left to sweep."""
+    if not ended:
+        return 0
+    words = [word for each in ended if each.state == "FAILED" for word in _words(connection, each.number)]
+    connection.executemany(SQL["sweep.insert_words"], words)
+    numbers = json.dumps([each.number for each in ended])
+    connection.execute(SQL["sweep.land"], (numbers,))
+    return connection.execute(SQL["sweep.delete_flight"], (numbers,)).rowcount
 
 
 def _delete(connection: sqlite3.Connection, execution: int, tables: Iterable[str], limit: int) -> int:

@@ -42,8 +42,10 @@ from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, 
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
 
-SIZES = (125, 25, 5, 1)
-"""Rows per statement. Few sizes, so that each stays prepared; a batch of n rows takes about n / 125 + 12 statements."""
+SIZES = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+"""Rows per statement. Few sizes, so that each stays prepared, and few statements per batch: while the event loop is
+busy, the thread waits for the interpreter lock after each.
+"""
 
 GROUP = re.compile(r"VALUES (\([^()]*\))")
 

@@ -12,7 +12,7 @@ BUSY_SECONDS = 10.0
 """How long a statement waits for another process's lock before the store counts as unavailable."""
 
 PAGE_SIZE = 4096
-CACHED_STATEMENTS = 256
+CACHED_STATEMENTS = 512
 
 WRITER_PRAGMAS = (
     "PRAGMA journal_mode = WAL",

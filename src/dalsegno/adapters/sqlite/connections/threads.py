@@ -225,18 +225,23 @@ class Reader:
         self._connection.close()
 
     def _run(self, jobs: Sequence[Job]) -> list[Answer]:
-        return [self._look(job) for job in jobs]
+        answers = self._look(jobs)
+        if len(jobs) == 1 or all(error is None for _, error in answers):
+            return answers
+        return [self._look([job])[0] for job in jobs]
 
-    def _look(self, job: Job) -> Answer:
+    def _look(self, jobs: Sequence[Job]) -> list[Answer]:
+        """Run jobs in one transaction: they waited together, so its state is new enough for each of them."""
         try:
             self._file.expect()
             self._connection.execute("BEGIN")
             try:
-                return job(), None
+                return [(job(), None) for job in jobs]
             finally:
                 self._connection.execute("COMMIT")
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer
-            return None, explain(error, self._path)
+            reason = explain(error, self._path)
+            return [(None, reason) for _ in jobs]
 
 
 logger = logging.getLogger("dalsegno.sqlite")

@@ -103,7 +103,7 @@ WHERE execution IN (SELECT value FROM json_each(?));
 DELETE FROM execution
 WHERE number IN (SELECT value FROM json_each(?));
 
--- One execution in chunks, also for the sweep. Every DELETE takes its number and the most rows it may remove.
+-- One execution in chunks. Every DELETE takes its number and the most rows it may remove.
 
 -- :name delete_tokens
 DELETE FROM token
