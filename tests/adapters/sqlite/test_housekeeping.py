@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 import weakref
 from pathlib import Path
 
@@ -32,6 +34,58 @@ async def test_sweep_removes_no_more_rows_than_asked(store: SqliteStore, stack: 
     assert [event.seq for event in events] == list(range(1, 28))
     assert sum(event.kind == "NodeCancelled" for event in events) == 25
     assert (await stack.execution()).seq == 27
+
+
+async def test_executions_are_swept_together_each_with_its_own_history(
+    store: SqliteStore, stack: ContractStack
+) -> None:
+    names = [f"run-{number}" for number in range(130)]
+    for name in names:
+        await stack.apply(start(name, *(token(f"{name}-{each}") for each in range(3))))
+    await stack.apply(*(cancel(name) for name in names))
+
+    chunks = []
+    while gone := await stack.ledger.sweep(200):
+        chunks.append(gone)
+
+    assert max(chunks) <= 200
+    assert len(chunks) < 6
+    assert await count(store, "token") == await count(store, "flight") == 0
+    for name in names:
+        view, events = await stack.execution(name), await stack.events(name)
+        assert [event.seq for event in events] == list(range(1, view.seq + 1))
+        cancelled = {event.token for event in events if event.kind == "NodeCancelled"}
+        assert cancelled == {f"{name}-{each}" for each in range(3)}
+
+
+async def test_reads_that_waited_together_share_a_transaction(store: SqliteStore) -> None:
+    transactions: list[str] = []
+    entered, leave = threading.Event(), threading.Event()
+
+    def block(connection: sqlite3.Connection) -> None:
+        entered.set()
+        leave.wait(10)
+        connection.set_trace_callback(transactions.append)
+
+    def fail(connection: sqlite3.Connection) -> None:
+        raise LookupError("not here")
+
+    def number(connection: sqlite3.Connection) -> int:
+        return int(connection.execute("SELECT 7").fetchone()[0])
+
+    first = asyncio.create_task(store.read(block))
+    await asyncio.to_thread(entered.wait, 10)
+    others = [asyncio.create_task(store.read(number)) for _ in range(20)]
+    await asyncio.sleep(0)
+    leave.set()
+    await first
+    assert await asyncio.gather(*others) == [7] * 20
+    assert transactions.count("BEGIN") <= 1 + 1
+
+    found = await asyncio.gather(
+        store.read(number), store.read(fail), store.read(number), return_exceptions=True
+    )
+    assert [found[0], type(found[1]), found[2]] == [7, LookupError, 7]
 
 
 async def test_the_sweep_does_not_write_a_large_output_again(
