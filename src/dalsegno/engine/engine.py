@@ -449,7 +449,7 @@ class Engine:
             await source.stop()
         if self.worker is not None:
             await self.worker.stop(self.settings.grace if self.loss is None else 0.0)
-        if self.publishing is not None and self.loss is None:
+        if self.publishing is not None and self.is_running and self.loss is None:
             await self.publishing.drain(self.settings.grace)
         for role in self._roles:
             role.cancel()
@@ -506,7 +506,7 @@ class Engine:
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
-        if self.publishing is not None and has_news(transition, applied):
+        if self.publishing is not None and self.is_running and has_news(transition, applied):
             self.publishing.notice(transition.execution)
         if self.stack.neighbours is not None:
             announce_commit(self.stack.neighbours, transition, applied)

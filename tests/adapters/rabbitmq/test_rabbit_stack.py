@@ -207,6 +207,7 @@ async def test_execution_of_the_api_makes_the_same_messages(engine: Engine, mast
     assert master.told(started) == [("a", "running"), ("a", "success"), ("b", "running"), ("b", "success")]
 
 
+@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
 async def test_rabbitmq_dies_and_everything_ends_once(
     engine: Engine, master: Master, rabbitmq_server: RabbitServer, rabbitmq_url: str
 ) -> None:
@@ -229,3 +230,14 @@ async def test_rabbitmq_dies_and_everything_ends_once(
     }
     assert len(completions) == len(names)
     await again.channel.connection.close()  # type: ignore[attr-defined]
+
+
+async def test_process_that_only_starts_executions_leaves_their_statuses_to_others(
+    store_url: str, rabbitmq_url: str
+) -> None:
+    """It must not wait at its end for what a worker publishes."""
+    app = App(store_url, broker=rabbitmq_url)
+    await app.adeploy({**LINEAR, "name": "linear"})
+    await app.astart("linear", n=1)
+    async with asyncio.timeout(EngineSettings().grace / 2):
+        await app.aclose()
