@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import redis
 
 from dalsegno.adapters.rabbitmq import parse_address
 from dalsegno.adapters.rabbitmq.amqp.frames import Properties
@@ -71,3 +72,28 @@ def test_broker_that_is_away_is_told(invoke: Invoke, tmp_path: Path, monkeypatch
     assert "no dead letters" in listing.stdout
     assert "cannot be reached" in listing.stdout
     assert "sekret" not in listing.stdout + listing.stderr
+
+
+def test_planted_timer_that_was_refused_is_planted_again(
+    invoke: Invoke, tmp_path: Path, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DALSEGNO_STORE", empty_sqlite(tmp_path / "store.db"))
+    monkeypatch.setenv("DALSEGNO_REDIS", redis_url)
+    with redis.from_url(redis_url) as client:
+        letter = {
+            "source": "scheduler:payloads",
+            "body": b"\xff",
+            "reason": "It is no JSON.",
+            "code": "NOT_JSON",
+        }
+        client.xadd("wf:stream:dead", {**letter, "at": 1_700_000_000_000, "timer": "timer-1"})
+        [listed] = json.loads(invoke("dead", "ls", "--json").stdout)["messages"]
+        assert (listed["server"], listed["reason"]) == ("Redis", "It is no JSON.")
+        shown = json.loads(invoke("dead", "show", listed["id"], "--json").stdout)
+        assert shown["body_base64"] == "/w=="
+
+        assert invoke("dead", "requeue", listed["id"]).exit_code == 0
+
+        assert client.hget("scheduler:payloads", "timer-1") == b"\xff"
+        assert client.zrange("scheduler:timers", 0, -1, withscores=True) == [(b"timer-1", 1_700_000_000_000)]
+    assert json.loads(invoke("dead", "ls", "--json").stdout)["messages"] == []
