@@ -35,7 +35,7 @@ or an input, with `findings`: a list of `{"pointer", "rule", "severity", "messag
 | `DALSEGNO_STORE` | the store, where `--store` is not given; else that of `App(…)`, else `sqlite:///dalsegno.db` |
 | `DALSEGNO_BROKER` | Redis or RabbitMQ, where `--broker` is not given; else that of `App(…)`, else the store |
 | `DALSEGNO_REDIS` | the Redis of other programs, where `--redis` is not given; else a broker that is Redis |
-| `DALSEGNO_CONFIG` | a TOML file with `store`, `broker`, `redis`; else `dalsegno.toml` here; variables win |
+| `DALSEGNO_CONFIG` | a TOML file with `store`, `broker`, `redis`, `adopt`; else `dalsegno.toml` here; variables win |
 | `DALSEGNO_SERVER` | the server, where `--server` is not given; then no store is opened here |
 | `DALSEGNO_KEY` | the API key for that server, `ds_…`; also of `Client(…)` and of remote workers |
 | `DALSEGNO_LISTEN` | a direct URL of the same PostgreSQL database, where the store's goes through a pooler |

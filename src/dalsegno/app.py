@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from dalsegno.admin.triggers import settle_when_deployed, triggers_of
@@ -42,7 +43,13 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
-from dalsegno.wiring import broker_of_environment, default_store, open_stack, redis_of_environment
+from dalsegno.wiring import (
+    adopt_of_environment,
+    broker_of_environment,
+    default_store,
+    open_stack,
+    redis_of_environment,
+)
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 P = ParamSpec("P")
@@ -466,8 +473,11 @@ class App:
         return {"tasks": self.tasks, "http": http}
 
     async def _open_engine(self) -> Engine:
+        settings = self.settings
+        if settings.adopt is None:
+            settings = replace(settings, adopt=adopt_of_environment())
         stack = await open_stack(self.url, self._clock, self.broker, self.redis)
-        engine = Engine(stack, self.registry, self.services(), self.settings, self.workflows)
+        engine = Engine(stack, self.registry, self.services(), settings, self.workflows)
         engine.vault.keys.may_make = self.makes_secret_key
         settle_when_deployed(engine)
         return engine

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from dalsegno.adapters.urls import scheme_of, shown_url
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
+from dalsegno.ports.messages import Adopt
 from dalsegno.ports.stack import Stack
 
 LISTEN_VARIABLE = "DALSEGNO_LISTEN"
@@ -22,10 +23,11 @@ LISTEN_VARIABLE = "DALSEGNO_LISTEN"
 STORE_VARIABLE = "DALSEGNO_STORE"
 BROKER_VARIABLE = "DALSEGNO_BROKER"
 REDIS_VARIABLE = "DALSEGNO_REDIS"
+ADOPT_VARIABLE = "DALSEGNO_ADOPT"
 CONFIG_VARIABLE = "DALSEGNO_CONFIG"
 """The path of the settings file, if it is not ``dalsegno.toml`` in the working directory."""
 SETTINGS_FILE = "dalsegno.toml"
-SETTINGS = ("store", "broker", "redis")
+SETTINGS = ("store", "broker", "redis", "adopt")
 DEFAULT_STORE = "sqlite:///dalsegno.db"
 POSTGRES = ("postgresql", "postgres")
 REDIS = ("redis", "rediss", "redis+sentinel", "rediss+sentinel")
@@ -49,6 +51,16 @@ def store_of_environment() -> str | None:
     """Return the URL in the environment, else in the settings file. A variable that is set but empty is refused when
     the store is opened: a deployment that lost its setting must not continue with a local file."""
     return _setting("store", STORE_VARIABLE)
+
+
+def adopt_of_environment() -> Adopt | None:
+    """Return which messages of other programs are taken in; None if nothing says so."""
+    named = _setting("adopt", ADOPT_VARIABLE)
+    if named is None or named in get_args(Adopt):
+        return cast(Adopt | None, named)
+    raise BadConfiguration(
+        f"{ADOPT_VARIABLE} (or adopt in {SETTINGS_FILE}) is {named!r}; write any, known or off"
+    )
 
 
 def broker_of_environment() -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dalsegno.app import App
 from dalsegno.core.wire.execution_message import MAX_BYTES
 from dalsegno.engine.secrets.credentials import NewCredential
 from dalsegno.engine.secrets.keys import new_key
@@ -176,20 +177,28 @@ async def test_known_takes_only_deployed_definitions() -> None:
     await master.close()
 
 
-async def test_off_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DALSEGNO_ADOPT", "off")
-    master = await Master.open()
+async def test_off_takes_nothing() -> None:
+    master = await Master.open(settings=EngineSettings(adopt="off", heavy_processes=0))
     refused = await master.send(message("e1", "start", LINEAR))
     assert (refused.outcome, refused.code) == ("refused", "ADOPTION_OFF")
     await master.close()
 
 
-async def test_an_unknown_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_setting_is_one_of_the_environment_or_the_settings_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dalsegno.toml").write_text('adopt = "known"\n')
+    for variable, adopt in ((None, "known"), ("off", "off")):
+        if variable is not None:
+            monkeypatch.setenv("DALSEGNO_ADOPT", variable)
+        app = App("memory:")
+        async with app.running():
+            assert app.engine.intake.adopt == adopt
     monkeypatch.setenv("DALSEGNO_ADOPT", "maybe")
-    master = await Master.open()
     with pytest.raises(BadConfiguration, match="any, known or off"):
-        _ = master.engine.intake
-    await master.close()
+        async with App("memory:").running():
+            pass
 
 
 async def test_adopted_definitions_use_only_adoptable_credentials(

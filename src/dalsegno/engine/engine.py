@@ -36,7 +36,7 @@ from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
 from dalsegno.engine.upkeep.outbox import Outbox
 from dalsegno.engine.upkeep.reconciler import Reconciler
 from dalsegno.engine.upkeep.timers import Timers
-from dalsegno.engine.wire.intake import WireIntake, adopt_setting
+from dalsegno.engine.wire.intake import WireIntake
 from dalsegno.engine.wire.publishing import Publishing, has_news
 from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_offer, task_offer, version_offer
 from dalsegno.engine.worker.directory import LiveWorkers, describe, present, worker_name
@@ -208,8 +208,7 @@ class Engine:
     def intake(self) -> WireIntake:
         """Takes messages of other programs into the ledger."""
         if self._intake is None:
-            adopt = adopt_setting(self.settings.adopt)
-            self._intake = WireIntake(self.client, self.client.launcher, adopt)
+            self._intake = WireIntake(self.client, self.client.launcher, self.settings.adopt or "any")
             if self.publishing is not None:
                 self._intake.applied = self.publishing.notice
         return self._intake

@@ -9,6 +9,7 @@ from dalsegno.core.graph.fail import MAX_LOSSES
 from dalsegno.engine.upkeep.retention import Retention
 from dalsegno.graph.documents.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
+from dalsegno.ports.messages import Adopt
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,9 @@ class EngineSettings:
     it, and is a dead letter meanwhile. ``fail``: it fails at once; for programs that are the only worker of their
     store.
     """
-    adopt: Literal["any", "known", "off"] | None = None
+    adopt: Adopt | None = None
     """Which messages of other programs start executions or arrive in them. ``any``: also those that carry their own
-    definition. ``known``: only with deployed definitions. ``off``: none. None: the environment's DALSEGNO_ADOPT, else
+    definition. ``known``: only with deployed definitions. ``off``: none. None: DALSEGNO_ADOPT of an application, else
     ``any``.
     """
     cancel_grace: float | None = None

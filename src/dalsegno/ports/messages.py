@@ -10,6 +10,9 @@ from msgspec import Struct
 
 from dalsegno.model.event import Event
 
+Adopt = Literal["any", "known", "off"]
+"""Which messages start executions or arrive in them: those with any definition, with deployed ones only, or none."""
+
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:

@@ -8,12 +8,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import blake2b
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
@@ -43,7 +42,6 @@ from dalsegno.engine.steps.values import refuse_large
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
 from dalsegno.engine.wire.adopted_ids import AdoptedIds
 from dalsegno.errors import (
-    BadConfiguration,
     Finding,
     InternalError,
     InvalidDefinition,
@@ -57,10 +55,8 @@ from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
 from dalsegno.ports.ledger import Inspection
-from dalsegno.ports.messages import ForeignMessage, Taken
+from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
 
-Adopt = Literal["any", "known", "off"]
-ADOPT_VARIABLE = "DALSEGNO_ADOPT"
 INLINE_BYTES = 65_536
 """Bytes of a message that is read in the event loop; larger ones are read in a thread."""
 ATTEMPTS = 5
@@ -68,14 +64,6 @@ ATTEMPTS = 5
 REMEMBERED = 1_000
 
 T = TypeVar("T")
-
-
-def adopt_setting(chosen: Adopt | None) -> Adopt:
-    """Return what is adopted: the setting, else the environment's, else ``any``."""
-    named = chosen if chosen is not None else os.environ.get(ADOPT_VARIABLE, "").strip().lower() or "any"
-    if named in get_args(Adopt):
-        return cast(Adopt, named)
-    raise BadConfiguration(f"{ADOPT_VARIABLE} is {named!r}; write any, known or off")
 
 
 class Recent(OrderedDict[Any, T]):
@@ -121,7 +109,7 @@ class WireIntake:
             return Taken("duplicate", execution)  # the ledger has that token, and counts
         if self.adopt == "off":
             raise InvalidMessage(
-                "ADOPTION_OFF", f"Messages of other programs are not taken in ({ADOPT_VARIABLE}=off)."
+                "ADOPTION_OFF", "Messages of other programs are not taken in (DALSEGNO_ADOPT=off)."
             )
         for _ in range(ATTEMPTS):
             view = await self.stored.stack.archive.outline(execution)
@@ -350,7 +338,7 @@ def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: s
 
 
 def _not_deployed() -> InvalidMessage:
-    what = f"no deployed definition has this content, and only those are taken in ({ADOPT_VARIABLE}=known)."
+    what = "no deployed definition has this content, and only those are taken in (DALSEGNO_ADOPT=known)."
     return InvalidMessage.at("/workflow_definition", "NOT_DEPLOYED", what)
 
 
