@@ -65,9 +65,10 @@ class Master:
         settings: EngineSettings | None = None,
         clock: Clock | None = None,
         app: App | None = None,
+        publisher: RecordingPublisher | None = None,
     ) -> Master:
         app = app or App(url)
-        publisher = RecordingPublisher()
+        publisher = publisher or RecordingPublisher()
         stack = replace(await open_stack(url, clock), publisher=publisher)
         settings = settings or EngineSettings(grace=1.0, heavy_processes=0)
         engine = Engine(stack, app.registry, app.services(), settings, app.workflows)

@@ -204,3 +204,17 @@ async def test_a_wait_says_when_it_resumes(master: Master) -> None:
     assert master.told("e1") == [("pause", "waiting"), ("pause", "cancelled"), ("", "failed")]
     cancelled = master.statuses("e1")[-1]
     assert cancelled["executed_at"] <= done["completed_at"]
+
+
+async def test_a_limit_of_the_workflow_holds_for_messages(master: Master) -> None:
+    limited = WAIT | {"concurrency": {"key": "one", "limit": 1}}
+    for name in ("e1", "e2"):
+        assert (await master.send(message(name, "start", limited))).outcome == "applied"
+        assert (await master.send(message(name, "pause", limited))).outcome == "duplicate"
+    await master.until(lambda: ("pause", "waiting") in master.told("e1"))
+    assert (await master.engine.client.outline("e2")).state == "PENDING"
+    await master.engine.client.cancel("e1")
+    await master.until(lambda: ("pause", "waiting") in master.told("e2"))
+    assert {body["workflow_id"] for body in master.bodies("e2")} == {"wf-1"}
+    await master.engine.client.cancel("e2")
+    await master.completion("e2")

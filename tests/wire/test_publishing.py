@@ -16,8 +16,8 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.wire import publishing
 from dalsegno.ports.node import NodeError
 from tests.servers.sqlite import empty_sqlite
-from tests.wire.documents import LINEAR, MERGE, edit, graph
-from tests.wire.master import Master, message
+from tests.wire.documents import LINEAR, MERGE, SPLIT, edit, graph
+from tests.wire.master import Master, RecordingPublisher, message
 
 
 @pytest.fixture
@@ -229,6 +229,29 @@ async def test_another_process_goes_on_from_the_mark(tmp_path: Path, monkeypatch
     ]
     await first.close()
     await second.close()
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+async def test_order_and_number_hold_for_several_processes(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    is_sqlite = store == "sqlite"
+    url = empty_sqlite(tmp_path / "store.db") if is_sqlite else request.getfixturevalue("empty_postgres")()
+    broker = RecordingPublisher()
+    masters = [await Master.open(url, publisher=broker) for _ in range(3)]
+    items = {"$trigger": {"items": list(range(12))}}
+    names = [f"e{number}" for number in range(12)]
+    for number, name in enumerate(names):
+        await masters[number % 3].send(message(name, "start", SPLIT, accumulated_context=items))
+    for name in names:
+        done = await masters[0].completion(name)
+        assert len(done["final_context"]["$g"]) == 12
+        ids = [sent.message_id for sent in broker.messages if sent.message_id.startswith(f"{name}:")]
+        assert len(ids) == len(set(ids)), "something was published twice"
+        numbers = [int(sent.split(":")[1]) for sent in ids]
+        assert numbers == sorted(numbers)
+    for each in masters:
+        await each.close()
 
 
 async def test_large_values_are_references(master: Master) -> None:

@@ -36,6 +36,7 @@ from dalsegno.core.graph.token_body import (
     reference,
     value,
 )
+from dalsegno.core.pending import submit
 from dalsegno.core.wire.execution_message import ExecutionMessage, Frame, InvalidMessage
 from dalsegno.core.wire.statuses import utc_text
 from dalsegno.graph.plan import Edge, Node, Plan
@@ -54,6 +55,7 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import barrier_id, derive, item_scope
+from dalsegno.model.limits import Concurrency
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 
@@ -227,11 +229,33 @@ def begin(
     first = (CreateExecution(new), TakeMessage(arrival.id(id), parent))
     if plan.timeout is not None:
         effects.append(SpawnToken(deadline_token(new, now + plan.timeout)))
+    started = NewEvent("ExecutionStarted", "", "", now, _start_record(new, message))
+    return Transition(new.id, (*first, *effects), (started, *events))
+
+
+def _start_record(new: NewExecution, message: ExecutionMessage) -> bytes:
     keys = tuple(message.context)
     adopted = Adopted(message.workflow_id, message.current_node, keys, message.from_node or None)
-    data = encode_record(StartRecord(Raw(new.input), adopted))
-    started = NewEvent("ExecutionStarted", "", "", now, data)
-    return Transition(new.id, (*first, *effects), (started, *events))
+    return encode_record(StartRecord(Raw(new.input), adopted))
+
+
+def is_plain_start(plan: Plan, message: ExecutionMessage, arrival: Arrival) -> bool:
+    """Return True for a message that starts what a start without a message would, and brings nothing else."""
+    if arrival.kind not in ("trigger", "entries") or len(plan.triggers) > 1:
+        return False
+    return message.context.keys() <= {"$trigger"}
+
+
+def begin_in_line(
+    new: NewExecution, message: ExecutionMessage, arrival: Arrival, id: str, now: float, limit: Concurrency
+) -> Transition:
+    """Create an execution that begins when its workflow's limit allows."""
+    submitted = submit(new, now, limit=limit)
+    created, *rest = submitted.effects
+    noted = NewEvent("ExecutionSubmitted", "", "", now, _start_record(new, message))
+    return msgspec.structs.replace(
+        submitted, effects=(created, TakeMessage(arrival.id(id)), *rest), events=(noted,)
+    )
 
 
 class Target(Struct, frozen=True):

@@ -144,7 +144,8 @@ class Statuses:
     # -- events -----------------------------------------------------------------------------------------------
 
     def started(self, event: Event) -> Iterator[Status]:
-        self.started_at = event.at
+        if event.kind == "ExecutionStarted":
+            self.started_at = event.at
         record = _decode_start(event.data) if event.data else _StartRecord()
         if record.adopted is not None:
             self.workflow_id, self.keys = record.adopted.workflow_id, record.adopted.keys
@@ -242,6 +243,7 @@ class Statuses:
 
 
 _MAKERS = {
+    "ExecutionSubmitted": Statuses.started,
     "ExecutionStarted": Statuses.started,
     "NodeStarted": Statuses.node_started,
     "NodeCompleted": Statuses.node_ended,

@@ -24,7 +24,9 @@ from dalsegno.core.wire.adoption import (
     arrival_of,
     barrier_prefix,
     begin,
+    begin_in_line,
     check_total,
+    is_plain_start,
     join,
 )
 from dalsegno.core.wire.execution_message import (
@@ -37,7 +39,7 @@ from dalsegno.core.wire.execution_message import (
 )
 from dalsegno.engine.definitions import Definitions, Program, store_parts
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.starting.start import Launcher, check_input
+from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
 from dalsegno.engine.steps.values import refuse_large
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
 from dalsegno.engine.wire.adopted_ids import AdoptedIds
@@ -53,6 +55,7 @@ from dalsegno.graph.build import Compiled, content_of
 from dalsegno.model.definition import ADOPTED, adopted_name, is_adopted, is_part
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
+from dalsegno.model.limits import Concurrency
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
 from dalsegno.ports.ledger import Inspection
 from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
@@ -132,6 +135,9 @@ class WireIntake:
         now = self.stored.stack.ledger.now()
         identity = identity_of(message.body, message.identity)
         transition = begin(program.plan, new, parsed, arrival, identity, now)
+        if program.plan.limit is not None and is_plain_start(program.plan, parsed, arrival):
+            limit = await self._limit(program, new, now)
+            transition = begin_in_line(new, parsed, arrival, identity, now, limit)
         outcome = await self.launcher.commit_first(new, transition)
         if isinstance(outcome, Refused):
             raise InvalidMessage("REFUSED", f"The store cannot hold the message: {outcome.message}")
@@ -162,6 +168,15 @@ class WireIntake:
             created_at=stored.stack.ledger.now(),
             tags=tuple(sorted(tags)),
         )
+
+    async def _limit(self, program: Program, new: NewExecution, now: float) -> Concurrency:
+        try:
+            limit = await workflow_limit(program, new, now, self.stored.limits, self.stored.offload)
+        except (InvalidInput, LimitExceeded) as error:
+            raise InvalidMessage.at("/workflow_definition/concurrency", "INVALID_INPUT", str(error)) from None
+        if limit is None:
+            raise InternalError(f"workflow '{new.workflow}' has lost its limit")
+        return limit
 
     # -- arrivals ---------------------------------------------------------------------------------------------
 

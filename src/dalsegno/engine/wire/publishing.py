@@ -46,9 +46,9 @@ SCAN_EVERY = 5.0
 """Seconds between two looks for executions that a crash left, or another process changed."""
 AGAIN_AFTER = 5.0
 """Seconds after which what the broker did not confirm is published again."""
-HELD_PAUSE = 0.05
-"""Seconds after which an execution that another process publishes is tried again."""
-CLAIM_SECONDS = 30.0
+HELD_PAUSE, LONGEST_PAUSE = 0.02, 0.3
+"""Seconds after which an execution that another process publishes is tried again, doubled each time."""
+CLAIM_SECONDS = 10.0
 """Time after which another process may publish an execution that this one has claimed."""
 AT_ONCE = 200
 """Executions per round."""
@@ -112,6 +112,8 @@ class Publishing:
         self._due: dict[str, float] = {}
         """Executions with work to do, and when."""
         self._followed: OrderedDict[str, Followed] = OrderedDict()
+        self._held: dict[str, float] = {}
+        """Executions that another process publishes, and how long the last pause was."""
         self._wake = asyncio.Event()
         self._is_busy = False
         self._next_scan = 0.0
@@ -194,8 +196,11 @@ class Publishing:
     async def _publish_claimed(self, executions: Sequence[str]) -> None:
         claims = await self.publications.claim(self.owner, executions, CLAIM_SECONDS)
         for execution in claims.held:
-            self._postpone(execution, HELD_PAUSE)
+            pause = self._held[execution] = min(2 * self._held.get(execution, HELD_PAUSE / 2), LONGEST_PAUSE)
+            self._postpone(execution, pause)
         for execution in executions:
+            if execution not in claims.held:
+                self._held.pop(execution, None)
             if execution not in claims.marks and execution not in claims.held:
                 self._followed.pop(execution, None)
         if not claims.marks:
