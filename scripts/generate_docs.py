@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.pages import architecture, capabilities, cli, errors, flow_library, nodes, schema, states
+from scripts.pages import architecture, capabilities, cli, errors, flow_library, nodes, schema, states, wire
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE, IMAGES = DOCS / "reference", DOCS / "images"
@@ -22,6 +22,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "graph.schema.json": schema.page,
     "nodes.md": nodes.page,
     "states.md": states.page,
+    "wire.md": wire.page,
 }
 """Below `docs/reference`."""
 
