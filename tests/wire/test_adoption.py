@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from dalsegno.ports.archive import ExecutionFilter
 from tests.servers.sqlite import empty_sqlite
-from tests.wire.documents import ANY, JOIN, LINEAR, MERGE, SPLIT, WAIT
+from tests.wire.documents import ANY, JOIN, LINEAR, MERGE, SPLIT, WAIT, edit, graph
 from tests.wire.master import Master, message
 
 
@@ -218,3 +219,43 @@ async def test_a_limit_of_the_workflow_holds_for_messages(master: Master) -> Non
     assert {body["workflow_id"] for body in master.bodies("e2")} == {"wf-1"}
     await master.engine.client.cancel("e2")
     await master.completion("e2")
+
+
+async def test_keys_of_the_context_are_roots(master: Master) -> None:
+    """Those of values that no node here makes, and those of nodes that do not run before."""
+    definition = graph(
+        [edit("a", "{{ $earlier.total }}"), edit("b", "{{ $a.a + $z.n }}"), edit("z")], "a->b", "b->z"
+    )
+    context = {"$trigger": {}, "$earlier": {"total": 5}, "$z": {"n": 2}}
+    taken = await master.send(message("e1", "a", definition, accumulated_context=context))
+    assert taken.outcome == "applied", taken
+    done = await master.completion("e1")
+    assert done["final_context"] == context | {"$a": {"a": 5}, "$b": {"b": 7}, "$z": {"z": 1}}
+
+    view = await master.engine.client.outline("e1")
+    again = await master.engine.definitions.by_hash(view.definition)
+    stored = await master.engine.stack.archive.definition_by_hash(view.definition)
+    assert stored is not None
+    assert master.engine.definitions.add(stored).plan.entries == again.plan.entries
+    foreign = LINEAR | {"context_keys": 5}
+    await master.send(message("e3", "b", foreign, from_node="a", accumulated_context={"$a": {"a": 1}}))
+    await master.completion("e3")
+    plain = (await master.engine.client.outline("e3")).definition
+    assert len(plain) == len("adopted-") + 64
+    refused = await master.send(message("e2", "a", definition))
+    assert (refused.outcome, refused.code) == ("refused", "INVALID_DEFINITION")
+
+
+async def test_scripts_inside_adopted_definitions_run(master: Master) -> None:
+    script = {
+        "id": "s",
+        "type": "script",
+        "parameters": {"source": "workflow s(inputs) { return inputs.n + 1 }", "input": {"n": 41}},
+    }
+    definition = graph([script]) | {"name": "checkout"}
+    await master.send(message("e1", "s", definition))
+    done = await master.completion("e1")
+    assert done["final_context"]["$s"] == 42
+    [child] = await master.engine.client.executions(ExecutionFilter(parent="e1"))
+    assert (child.workflow, child.definition.startswith("adopted-")) == ("@checkout/s", True)
+    assert master.bodies(child.id) == []

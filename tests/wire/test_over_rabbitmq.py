@@ -62,6 +62,7 @@ class PlainClient:
             return bool(found())
 
         await come_about(look, f"the completion of {execution}", PATIENCE)
+        await self.receive()  # every status was confirmed before the completion was sent
         return found()[0]
 
     async def dead(self) -> Message:

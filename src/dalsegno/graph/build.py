@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,11 @@ from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.graph.run_counts import analyse_runs
 from dalsegno.lang.runtime.limits import Meter
 
+PROVIDED = "context_keys"
+"""Field of a stored document that a message carried: the names of context values it refers to. It is not part of the
+content.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
@@ -42,15 +47,27 @@ def load_graph(
     limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS,
     stored: bool = False,
     meter: Meter | None = None,
+    provided: Collection[str] = (),
 ) -> Compiled:
     """Read, check and compile a document; raise `InvalidDefinition` with all findings.
+
+    ``provided``: names of values that come with the context, whichever nodes have run. A stored document lists its
+    own.
 
     ``stored``: the document comes from the store and its JSON Schemas are not checked again, because the rules may
     have become stricter since. A light ``meter`` raises Heavy before it compiles an expensive pattern.
     """
     report = Report(stored=stored, meter=meter)
-    draft = normalise(read_document(source, limits), default_name, report)
+    data = read_document(source, limits)
+    report.provided = frozenset(provided_by(data) if stored else provided)
+    draft = normalise(data, default_name, report)
     return compile_graph(draft, catalog, report)
+
+
+def provided_by(document: Mapping[str, Any]) -> list[str]:
+    """Return the names of context values that a stored document lists."""
+    found = document.get(PROVIDED)
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
 def content_of(source: str | bytes, limits: DocumentLimits = DEFAULT_DOCUMENT_LIMITS) -> str:
@@ -68,7 +85,7 @@ def compile_graph(draft: Draft, catalog: Catalog, report: Report) -> Compiled:
     resolve_types(draft, catalog, report)
     read_settings(draft, report)
     connect(draft, report)
-    compiler = ParameterCompiler(root_names(draft), report)
+    compiler = ParameterCompiler(root_names(draft, report.provided), report)
     for node in draft.nodes:
         compiler.compile(node)
     header = read_header(draft, compiler, report)

@@ -219,7 +219,7 @@ class RemoteDefinitions:
         definition = await self._archive.definition_by_hash(hash)
         if definition is None:
             raise NotFound(f"no definition with the content hash {hash} is stored there")
-        compiled = load_graph(definition.source, self._catalog, default_name=definition.name)
+        compiled = load_graph(definition.source, self._catalog, default_name=definition.name, stored=True)
         return Program(definition, compiled.plan)
 
 

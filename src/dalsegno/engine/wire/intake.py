@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Any, TypeVar
 
 from msgspec import Raw
 
+from dalsegno.core.values import decode_value
 from dalsegno.core.wire.adoption import (
     WORKFLOW_ID,
     Scope,
@@ -37,7 +39,7 @@ from dalsegno.core.wire.execution_message import (
     read_message,
     reference_in,
 )
-from dalsegno.engine.definitions import Definitions, Program, store_parts
+from dalsegno.engine.definitions import Program, store_parts
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
 from dalsegno.engine.steps.values import refuse_large
@@ -51,7 +53,9 @@ from dalsegno.errors import (
     LimitExceeded,
     NotFound,
 )
-from dalsegno.graph.build import Compiled, content_of
+from dalsegno.graph.build import Compiled, content_of, provided_by
+from dalsegno.graph.documents.document import read_document
+from dalsegno.graph.documents.normalise import RESERVED_IDS
 from dalsegno.model.definition import ADOPTED, adopted_name, is_adopted, is_part
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
@@ -251,7 +255,7 @@ class WireIntake:
             reference = reference_in(parsed.workflow_definition)
             if reference is not None:
                 return await self._referred(reference)
-            return await self._carried(parsed.workflow_definition)
+            return await self._carried(parsed)
         except InvalidDefinition as error:
             found = [
                 _below("/workflow_definition", each) for each in error.findings if each.severity == "error"
@@ -274,19 +278,35 @@ class WireIntake:
             raise _not_deployed()
         return program
 
-    async def _carried(self, raw: Raw) -> Program:
-        digest = _digest(raw)
-        definitions = self.stored.definitions
-        known = self._hashes.get(digest)
+    async def _carried(self, parsed: ExecutionMessage) -> Program:
+        raw, definitions = bytes(parsed.workflow_definition), self.stored.definitions
+        names = names_in(raw, parsed.context)
+        key = (_digest(raw), names)
+        known = self._hashes.get(key)
         if known is not None:
-            return await definitions.by_hash(known)
-        compiled = await _off_loop(len(bytes(raw)), lambda: definitions.load(bytes(raw)))
+            try:
+                return await definitions.by_hash(known)
+            except NotFound:  # an operator has removed it
+                del self._hashes[key]
         if self.adopt == "known":
-            program = await self._deployed(compiled)
+            program = await self._deployed(await _off_loop(len(raw), lambda: definitions.load(raw)))
         else:
-            program = await self._adopted(definitions, compiled)
-        self._hashes.put(digest, program.definition.hash)
+            program = await self._adopted(await _off_loop(len(raw), lambda: self._compiled(raw, names)))
+        self._hashes.put(key, program.definition.hash)
         return program
+
+    def _compiled(self, raw: bytes, names: tuple[str, ...]) -> Compiled:
+        """Compile a carried definition. What it refers to and the context brings need not have run here."""
+        definitions, document = self.stored.definitions, read_document(raw, self.stored.limits.document)
+        if not names:
+            return definitions.load_carried(document, ())
+        nodes = node_ids(document)
+        try:
+            return definitions.load_carried(document, [name for name in names if name not in nodes])
+        except InvalidDefinition as error:
+            if all(found.rule not in OUT_OF_REACH for found in error.findings):
+                raise
+        return definitions.load_carried(document, names)
 
     async def _deployed(self, compiled: Compiled) -> Program:
         """Return the deployed definition with this content."""
@@ -295,15 +315,16 @@ class WireIntake:
             raise _not_deployed()
         return await self.stored.definitions.by_hash(found.hash)
 
-    async def _adopted(self, definitions: Definitions, compiled: Compiled) -> Program:
+    async def _adopted(self, compiled: Compiled) -> Program:
         """Store a definition and the scripts inside it, apart from deployed ones."""
         archive, name = self.stored.stack.archive, adopted_name(compiled.plan.name)
         await store_parts(archive, replace(compiled.plan, name=name))
         content = await self._content(compiled.definition_source)
-        definition = await archive.put_definition(
-            name, ADOPTED + content, "graph", compiled.definition_source
-        )
-        return definitions.add(definition)
+        brought = provided_by(decode_value(compiled.definition_source))
+        variant = f"-{sha256(','.join(brought).encode()).hexdigest()[:16]}" if brought else ""
+        own = ADOPTED + content + variant
+        definition = await archive.put_definition(name, own, "graph", compiled.definition_source)
+        return self.stored.definitions.add(definition)
 
     async def _expect_same_definition(self, parsed: ExecutionMessage, view: ExecutionView) -> None:
         """Raise InvalidMessage if the message means another definition than the one that the execution runs."""
@@ -320,7 +341,7 @@ class WireIntake:
 
     async def _content_of_stored(self, hash: str) -> str:
         if is_adopted(hash):
-            return hash.removeprefix(ADOPTED)
+            return hash.removeprefix(ADOPTED).partition("-")[0]
         known = self._contents.get(hash)
         if known is None:
             program = await self.stored.definitions.by_hash(hash)
@@ -341,6 +362,23 @@ class WireIntake:
                 ) from None
             self._contents.put(digest, known)
         return known
+
+
+OUT_OF_REACH = ("reference-not-before", "reference-out-of-scope")
+"""Findings about references to nodes that need not have run if the context brings what they left."""
+_ROOT = re.compile(r"\$(\w[\w.:-]{0,127})")
+
+
+def names_in(definition: bytes, context: Mapping[str, Raw]) -> tuple[str, ...]:
+    """Return the names of context values that a definition may refer to, without those that every context has."""
+    keys = [found[1] for key in context if (found := _ROOT.fullmatch(key)) and key.encode() in definition]
+    return tuple(sorted(name for name in keys if name not in RESERVED_IDS))
+
+
+def node_ids(document: Mapping[str, Any]) -> set[str]:
+    holder = document.get("dag") if isinstance(document.get("dag"), dict) else document
+    nodes = holder.get("nodes") if isinstance(holder, dict) else None
+    return {str(node.get("id")) for node in nodes or () if isinstance(node, dict)}
 
 
 def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: str) -> tuple[str, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,11 +19,15 @@ from dalsegno.lang.runtime.limits import Meter
 START_PAYLOAD = "$trigger"
 
 
-def root_names(draft: Draft) -> RootNames:
-    """Return the names that expressions may use. A name that two nodes share, or that is also an id, is not usable."""
+def root_names(draft: Draft, provided: Iterable[str] = ()) -> RootNames:
+    """Return the names that expressions may use. A name that two nodes share, or that is also an id, is not usable.
+
+    ``provided``: names of values that come with the context.
+    """
     unique = unique_names(draft)
     plain = [node for node in draft.by_id.values() if not stands_for_start_payload(node)]
-    names = RootNames.of((node.id, node.name if node.name in unique else None) for node in plain)
+    nodes = [(node.id, node.name if node.name in unique else None) for node in plain]
+    names = RootNames.of([*nodes, *((name, None) for name in sorted(provided) if name not in draft.by_id)])
     starts = {node.id: START_PAYLOAD for node in draft.by_id.values() if stands_for_start_payload(node)}
     named = {
         node.name: START_PAYLOAD for node in draft.by_id.values() if node.id in starts and node.name in unique

@@ -26,7 +26,7 @@ def check_references(draft: Draft, output_roots: Iterable[str], report: Report) 
             referenced = draft.by_id.get(root)
             if root in _ITEM_ROOTS:
                 _check_item(node, root, report)
-            elif referenced is not None:
+            elif referenced is not None and root not in report.provided:
                 if all(edge.src != root for edge in node.ins[:8]):
                     distant.setdefault(root, []).append(node)
                 if referenced.split is not None:
@@ -91,7 +91,7 @@ def _check_output(draft: Draft, roots: Iterable[str], report: Report) -> None:
         if root in _ITEM_ROOTS:
             message = f"'output' uses '{root}', which has a value only inside a split."
             report.error("/output", "item-outside-split", message)
-        elif node is not None and node.scoped and node.split is not None:
+        elif node is not None and root not in report.provided and node.scoped and node.split is not None:
             message = (
                 f"'output' refers to '${root}', which runs once per item of split '{node.split}' "
                 "and is not visible outside it; use the aggregator's output."

@@ -68,6 +68,8 @@ class Report:
         """
         self.is_stored = stored
         self.meter = meter
+        self.provided: frozenset[str] = frozenset()
+        """Names of values that the context brings, whichever nodes have run."""
         self.findings: list[Finding] = []
         self._places: set[tuple[str, str]] = set()
         self._closest: dict[tuple[str, float, int], str | None] = {}
