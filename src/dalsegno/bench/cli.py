@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from dalsegno.adapters.urls import shown_url
 from dalsegno.bench.report import Report
 from dalsegno.engine.process import run, tune_memory
 from dalsegno.errors import UsageError
+from dalsegno.wiring import BROKER_VARIABLE, broker_of_environment
 
 Workload = Callable[..., Awaitable[Report]]
 WORKLOADS = (
@@ -63,6 +65,10 @@ def _workload(name: str, *, script: bool) -> Workload:
 def bench(
     workload: Annotated[str, typer.Argument(help=f"{', '.join(WORKLOADS[:-1])} or {WORKLOADS[-1]}.")],
     store: Annotated[str | None, typer.Option(help="URL of the store. Default: a fresh SQLite file.")] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(help="URL of Redis or RabbitMQ, to bring work to workers. Default: the store does."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON value, nothing else, on stdout.")
     ] = False,
@@ -113,10 +119,14 @@ def bench(
     }
     given = {name: size for name, size in sizes.items() if size is not None}
     chosen = _workload(workload, script=script)
+    if broker is not None:
+        os.environ[BROKER_VARIABLE] = broker  # for the worker processes, too
     tune_memory()
     console = Console(stderr=True)
     report = _measure(chosen, store, given, lambda line: console.print(f"  {line}", style="dim"))
     report.store = shown_url(report.store)
+    if (used := broker_of_environment()) is not None:
+        report.details["broker"] = shown_url(used)
     if as_json:
         typer.echo(json.dumps(report.as_dict()))
     else:

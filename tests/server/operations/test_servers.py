@@ -31,6 +31,16 @@ async def test_redis_that_goes_away_and_comes_back(
     assert await state(http) == ("ok", None, 1)
 
 
+async def test_redis_tells_of_planted_timers_and_dead_letters(
+    http: httpx.AsyncClient, private_redis: RedisServer
+) -> None:
+    for command in ("ZADD scheduler:timers 9999999999999 a", "XADD wf:stream:dead * body x"):
+        assert not private_redis.ask(command).startswith("-")
+    found = await scrape(http)
+    figures = {name[1]: value for name, value in found.items() if name[0] == "dalsegno_server_figure"}
+    assert figures == {"timers_planted": 1, "timers_late": 0, "timers_in_hand": 0, "dead_letters": 1}
+
+
 async def state(http: httpx.AsyncClient) -> tuple[str, str | None, float]:
     """The part in health, the detail of readiness, and the metric."""
     parts = (await http.get("/v1/health")).json()["parts"]

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio import Redis
@@ -70,6 +70,8 @@ class RedisConnection:
         self.on_connect: list[Callable[[], None]] = []
         self.on_disconnect: list[Callable[[], None]] = []
         self.on_message: list[Callable[[bytes], None]] = []
+        self.measures: list[Callable[[], Awaitable[Mapping[str, float]]]] = []
+        """Return figures for ``/metrics``, by name."""
         self._problem = f"Redis at {self.url} has not answered yet"
         self._tried = asyncio.Event()
         self._refusal: BadConfiguration | None = None
@@ -99,7 +101,12 @@ class RedisConnection:
         return list(_advice(found))
 
     async def measure(self) -> Mapping[str, float]:
-        return {}
+        """Return the figures of all parts that use this server."""
+        found: dict[str, float] = {}
+        with driver_errors(self.url):
+            for measure in self.measures:
+                found.update(await measure())
+        return found
 
     # -- opening and closing --------------------------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ class RedisDeadLetters:
     def __init__(self, connection: RedisConnection) -> None:
         self.connection = connection
         self._requeue: dict[str, Requeue] = {}
+        connection.measures.append(self._measure)
+
+    async def _measure(self) -> Mapping[str, float]:
+        return {"dead_letters": await self.connection.client.xlen(STREAM)}
 
     def requeue_to(self, source: str, commands: Requeue) -> None:
         """Register how messages of a source are sent there again."""

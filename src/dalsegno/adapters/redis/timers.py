@@ -17,7 +17,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from secrets import token_hex
 from typing import Any
@@ -41,6 +41,8 @@ TURN_SECONDS = 4.0
 RENEW_AFTER = 2.0
 STALE_SECONDS = 5.0
 LOOKS_PER_STALE_LOOK = 4
+LATE_SECONDS = 5.0
+"""Seconds after which a planted timer that is due and not claimed counts as late."""
 MOST_CLAIMED = 500
 AT_ONCE = 50
 """Timers that are handed over concurrently: payloads may be large."""
@@ -71,6 +73,7 @@ class RedisTimers:
         self._task: asyncio.Task[None] | None = None
         self.fired = 0
         dead_letters.requeue_to(PAYLOADS, _planted_again)
+        connection.measures.append(self._measure)
 
     def start(self, intake: Intake) -> None:
         if self._task is None:
@@ -87,6 +90,15 @@ class RedisTimers:
                 "ZADD", PROCESSING, "XX", *(each for timer in self._in_hand for each in (0, timer))
             )
             self._in_hand.clear()
+
+    async def _measure(self) -> Mapping[str, float]:
+        client = self.connection.client
+        late = (time.time() + self._ahead - LATE_SECONDS) * 1000
+        return {
+            "timers_planted": await client.zcard(TIMERS),
+            "timers_late": await client.zcount(TIMERS, "-inf", late),
+            "timers_in_hand": await client.zcard(PROCESSING),
+        }
 
     async def _run(self, intake: Intake) -> None:
         while True:
