@@ -55,6 +55,8 @@ AT_ONCE = 200
 MOST_MESSAGES = 1_000
 """Messages of one execution per round: a long history does not hold up the others."""
 PAGE = 1_000
+MOST_NOTED = 100_000
+"""Executions that are noted to be published."""
 KEPT = 10_000
 """Executions whose folded history is kept in memory."""
 HIGHEST_PRIORITY = 10
@@ -124,8 +126,9 @@ class Publishing:
         return self.stored.stack.ledger
 
     def notice(self, execution: str) -> None:
-        """Note that the execution has new events."""
-        self._due[execution] = 0.0
+        """Note that the execution has new events. While the broker is away, the next look finds what is not noted."""
+        if len(self._due) < MOST_NOTED or execution in self._due:
+            self._due[execution] = 0.0
         self._wake.set()
 
     def _ready_again(self) -> None:
@@ -170,7 +173,7 @@ class Publishing:
     async def _scan(self) -> None:
         """Find executions with events that nobody here was told of."""
         after = ""
-        while page := await self.publications.unfinished(after, PAGE):
+        while len(self._due) < MOST_NOTED and (page := await self.publications.unfinished(after, PAGE)):
             for execution in page:
                 self._due.setdefault(execution, 0.0)
             after = page[-1]
