@@ -46,6 +46,7 @@ or an input, with `findings`: a list of `{"pointer", "rule", "severity", "messag
 | `DALSEGNO_UNSEALED_SNAPSHOTS` | `refuse`, or until when [unsealed snapshots](../security.md) are accepted |
 | `DALSEGNO_SMTP_URL` | the mail server of [failure alerts](../failure-alerts.md): `smtp://user:password@host:587` |
 | `DALSEGNO_MAIL_FROM` | who those mails come from; else `dalsegno@localhost` |
+| `DALSEGNO_REMOTE` | queues that [other programs](../remote-workers.md#over-redis-or-rabbitmq) serve over the broker |
 | `DALSEGNO_ADOPT` | which messages of other programs are [taken in](python.md#enginesettings): `any`, `known`, `off` |
 | `DALSEGNO_DEBUG` | `1`: commands show tracebacks of their errors; those of tasks and nodes keep frames of Dal Segno |
 

@@ -13,6 +13,7 @@ from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.option_names import refuses_unknown_options
+from dalsegno.engine.remote.distribution import TaskDistribution
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.settings import EngineSettings
@@ -478,6 +479,8 @@ class App:
             settings = replace(settings, adopt=adopt_of_environment())
         stack = await open_stack(self.url, self._clock, self.broker, self.redis)
         engine = Engine(stack, self.registry, self.services(), settings, self.workflows)
+        if stack.task_transports:
+            engine.distribution = TaskDistribution(engine, stack.task_transports)
         engine.vault.keys.may_make = self.makes_secret_key
         settle_when_deployed(engine)
         return engine

@@ -25,7 +25,7 @@ from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
-from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.settings import REMOTE_VARIABLE, EngineSettings, remote_queues
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Tasks
@@ -53,6 +53,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.neighbours import Neighbours
 from dalsegno.ports.node import NodeTypes
 from dalsegno.ports.stack import Stack
+from dalsegno.ports.task_transport import Distribution
 
 logger = logging.getLogger("dalsegno.engine")
 
@@ -187,6 +188,8 @@ class Engine:
         self.reconciler.outage = self.outbox.outage = self.outage
         self.publishing = self._make_publishing()
         self._intake: WireIntake | None = None
+        self.distribution: Distribution | None = None
+        """Hands tasks out over the stack's brokers; set by whoever opens the engine, for a stack that has any."""
         self.worker: Worker | None = None
         self.observer: Observer | None = None
         self._broker: Broker = stack.broker
@@ -237,6 +240,9 @@ class Engine:
             await self._follow_children(broker, focus)
             self._focus(broker)
         if scheduler:
+            if self.distribution is not None:
+                await self.distribution.renew_leases()
+                self._start_role("distribution of tasks", self.distribution.run)
             await self.reconciler.take_back_leases()
             self._start_role("timers", self.timers.run)
             self._start_role("reconciler", self.reconciler.run)
@@ -262,6 +268,12 @@ class Engine:
 
     def _refuse_remote_queues(self) -> None:
         """Refuse queues of remote tasks: this worker could only release the tokens it would claim from them."""
+        for queue in remote_queues():
+            if queue in self.settings.queues:
+                raise BadConfiguration(
+                    f"{REMOTE_VARIABLE} hands the queue '{queue}' out to other programs, so no worker of this "
+                    "application may serve it; leave it out of the worker's queues"
+                )
         for task in self._tasks.remote() if self._tasks is not None else ():
             if task.queue in self.settings.queues:
                 raise BadConfiguration(

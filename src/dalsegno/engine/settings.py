@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -10,6 +11,15 @@ from dalsegno.engine.upkeep.retention import Retention
 from dalsegno.graph.documents.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
 from dalsegno.ports.messages import Adopt
+
+REMOTE_VARIABLE = "DALSEGNO_REMOTE"
+"""Queues that are handed out to other programs also while no living worker names them, separated by commas."""
+
+
+def remote_queues() -> tuple[str, ...]:
+    """Return the queues named in the environment."""
+    named = os.environ.get(REMOTE_VARIABLE, "").split(",")
+    return tuple(dict.fromkeys(queue.strip() for queue in named if queue.strip()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,10 +104,19 @@ class TaskTransport(Protocol):
 
     name: str
     """What people call the broker: ``Redis``, ``RabbitMQ``."""
+    lists_copies: bool
+    """Whether ``report`` lists the copies."""
+    brings_announcements: bool
+    """Whether ready tokens of its queues are announced to it, and not to the stack's broker."""
 
     async def workers(self, queues: Sequence[str]) -> Sequence[ForeignWorker] | None:
         """Return the living workers of other programs. ``queues``: those known to be handed out, for a broker that
         knows the workers of a queue only. None: it cannot be said now.
+        """
+
+    async def announced(self, queue: str, seconds: float) -> None:
+        """Wait, not longer than this, for an announcement that tokens of this queue are ready. Only for a transport
+        that ``brings_announcements``.
         """
 
     async def hand_out(self, tasks: Sequence[TaskCopy]) -> Sequence[str]:
@@ -126,3 +135,18 @@ class TaskTransport(Protocol):
         """Return whether all results that were there at ``start`` have been settled."""
 
     async def stop(self) -> None: ...
+
+
+class Distribution(Protocol):
+    """The role of a process that hands tasks out over transports."""
+
+    async def renew_leases(self) -> None:
+        """Keep what was handed out before: nothing is lost only because no process with this role ran for a while."""
+
+    async def run(self) -> None: ...
+
+    def lost(self) -> int:
+        """Return how many tasks this process has handed out again because their worker was dead."""
+
+    def results(self) -> Mapping[tuple[str, str], int]:
+        """Return the number of results that this process has taken in, by broker and verdict."""

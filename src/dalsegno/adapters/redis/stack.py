@@ -13,6 +13,7 @@ from dalsegno.adapters.redis.broker import RedisBroker, RedisChannel
 from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.dead_letters import RedisDeadLetters
 from dalsegno.adapters.redis.presence import RedisPresence
+from dalsegno.adapters.redis.tasks import RedisTasks
 from dalsegno.adapters.redis.timers import RedisTimers
 from dalsegno.ports.stack import Stack
 
@@ -83,6 +84,7 @@ def _with_keys(stack: Stack, connection: RedisConnection) -> Stack:
         presence=(*stack.presence, presence),
         sources=(*stack.sources, timers),
         dead_letters=(*stack.dead_letters, dead_letters),
+        task_transports=(*stack.task_transports, RedisTasks(connection, dead_letters)),
         close=close,
     )
 

@@ -352,7 +352,7 @@ def print_workers(workers: Sequence[WorkerSeen], now: float) -> None:
         table.add_row(
             Text(signs.states[look], STYLES[look]),
             Text(worker.name, "bold"),
-            f"{worker.state}, remote" if worker.kind == "remote" else worker.state,
+            _worker_state(worker),
             worker.version or "?",
             _running(worker),
             ", ".join(worker.queues),
@@ -360,6 +360,12 @@ def print_workers(workers: Sequence[WorkerSeen], now: float) -> None:
             f"{span(now - worker.heard_at)} ago" if worker.heard_at is not None else "",
         )
     print_table(console, table, crop=False)
+
+
+def _worker_state(worker: WorkerSeen) -> str:
+    if worker.via is not None:
+        return f"{worker.state}, {worker.via}"
+    return f"{worker.state}, remote" if worker.kind == "remote" else worker.state
 
 
 def _alive_first(worker: WorkerSeen) -> tuple[bool, str]:

@@ -43,7 +43,14 @@ from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.secrets.snapshot_seals import content
 from dalsegno.engine.upkeep.outbox import below
-from dalsegno.engine.worker.directory import Directory, directory, lost_workers, with_help, without_code
+from dalsegno.engine.worker.directory import (
+    Directory,
+    directory,
+    lost_workers,
+    with_broker,
+    with_help,
+    without_code,
+)
 from dalsegno.errors import BadConfiguration, InvalidDefinition, NotFound
 from dalsegno.graph.plan import Plan
 from dalsegno.lang import SnapshotError
@@ -158,7 +165,8 @@ class Why:
         else:
             shown = waits(inspection, await self.open_branches(found), lost)
         workers = workers.with_remote_queues(found.records)
-        helped = [with_help(wait, execution.id, workers) for wait in with_fallback(inspection, shown)]
+        shown = [with_broker(wait, inspection.tokens, workers) for wait in with_fallback(inspection, shown)]
+        helped = [with_help(wait, execution.id, workers) for wait in shown]
         return [*troubled(found.records, inspection), *helped]
 
     async def _script_waits(

@@ -135,7 +135,7 @@ class Answers:
                 outcome = await self.commit(lease, again)
             if not isinstance(outcome, Applied | AlreadyApplied):
                 raise lost(id, outcome)
-            settled = Settled(id, verb)
+            settled = Settled(id, verb, queue=lease.queue)
             self._remember((lease.token, lease.fence), _Answered(settled, held.owner, lease.queue))
             self.sessions.forget(lease.token)
             if self.engine.observer is not None:
@@ -182,12 +182,13 @@ class Answers:
                 continue
             if view.state != "leased" or view.fence != fence or remote_worker_of(view.owner) is None:
                 raise LeaseLost(f"task {id} is no longer yours: it was given to another worker, or will be")
-            return await self._adopt(lease_of(inspection, view, self.ledger.now()), view.owner or "")
+            return await self.adopt(lease_of(inspection, view, self.ledger.now()), view.owner or "")
         if await self.engine.stack.archive.execution(execution) is None:
             raise NotFound(f"there is no task {id} in this store")
         raise LeaseLost(f"task {id} has ended: it was answered, it timed out, or its execution has ended")
 
-    async def _adopt(self, lease: Lease, owner: str) -> Held:
+    async def adopt(self, lease: Lease, owner: str) -> Held:
+        """Return a task that another process handed out."""
         asked = await self._remotely.ask(lease)
         now = self.ledger.now()
         question = (

@@ -36,7 +36,6 @@ from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest, RemoteSteps
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.subprocesses.heavy_steps import PutOff
 from dalsegno.engine.worker.capabilities import NotRunnableHere
-from dalsegno.engine.worker.directory import remote_worker_of
 from dalsegno.engine.worker.long_runs import shown_as_started
 from dalsegno.errors import BadConfiguration, InvalidInput, OperatorError
 from dalsegno.model.event import NewEvent
@@ -85,7 +84,7 @@ class Claims:
             )
         by.check_queues(queues)
         session = await self._session(worker, tuple(dict.fromkeys(queues)), wait, by.key)
-        await self._note(worker, session.queues)
+        await self.note(worker, session.queues)
         until = asyncio.get_running_loop().time() + wait
         session.polls += 1
         try:
@@ -105,10 +104,10 @@ class Claims:
             await self.remote_leases.give_back(found)
             return []
         given = {held.lease.queue for held in found}
-        await self._note(worker, given, given)
+        await self.note(worker, given, given)
         return [task_of(held) for held in found]
 
-    async def _note(self, worker: str, queues: Iterable[str], given: Container[str] = ()) -> None:
+    async def note(self, worker: str, queues: Iterable[str], given: Container[str] = ()) -> None:
         """Record a claim, so that people can see which program is missing. If the record cannot be written, the
         worker keeps its tasks.
         """
@@ -173,28 +172,30 @@ class Claims:
     ) -> list[Held]:
         found = []
         for lease in leases:
-            held = await self._prepare(session, lease)
+            held = await self.prepare(session.name, lease)
             if held is None:
                 continue
             if tasks is not None and held.question.task not in tasks:
                 # Another worker of this queue may know the task; until then it must not block others.
-                await self._put_off(lease)
+                await self.put_off(lease)
                 continue
             session.held[lease.token] = held
-            self._record_started(held)
+            self.record_started(held, session.worker)
             found.append(held)
         return found
 
-    async def _prepare(self, session: Session, lease: Lease) -> Held | None:
-        """Return the task to hand out; None if there is none: the step was taken here, or has to wait."""
+    async def prepare(self, owner: str, lease: Lease) -> Held | None:
+        """Return the task to hand out; None if there is none: the step was taken here, or has to wait. ``owner``: the
+        name under which it is leased.
+        """
         try:
             asked = await self._remotely.ask(lease)
         except (BadConfiguration, NotRunnableHere) as error:
             logger.warning("token %s of execution %s is postponed: %s", lease.token, lease.execution, error)
-            await self._put_off(lease)
+            await self.put_off(lease)
             return None
         except PutOff as error:
-            await self._put_off(lease, error.seconds)
+            await self.put_off(lease, error.seconds)
             return None
         if not isinstance(asked, RemoteRequest):
             await self.answers.commit(lease, asked, wait_for_store=True)
@@ -204,18 +205,16 @@ class Claims:
         asked = replace(asked, timeout=min((each for each in limits if each is not None), default=None))
         now = self.ledger.now()
         deadline = now + asked.timeout if asked.timeout is not None else None
-        return Held(lease, asked, session.name, now, deadline)
+        return Held(lease, asked, owner, now, deadline)
 
-    async def _put_off(self, lease: Lease, pause: float = CANNOT_RUN_PAUSE) -> None:
+    async def put_off(self, lease: Lease, pause: float = CANNOT_RUN_PAUSE) -> None:
         await self.engine.committer.commit(put_off(lease, self.ledger.now() + pause))
 
-    def _record_started(self, held: Held) -> None:
+    def record_started(self, held: Held, worker: str) -> None:
         """Record the start, with the worker, in the background."""
         lease, now = held.lease, held.since
         if lease.kind == "task":
-            record = encode_record(
-                {"attempt": lease.attempt, "started_at": now, "worker": remote_worker_of(held.owner)}
-            )
+            record = encode_record({"attempt": lease.attempt, "started_at": now, "worker": worker})
             event = NewEvent("TaskStarted", lease.node, "", now, record, lease.token)
         else:
             program = self.engine.definitions.cached(lease.definition)

@@ -160,8 +160,8 @@ class Session:
 
 
 class Sessions:
-    def __init__(self) -> None:
-        self.incarnation = uuid4().hex[:8]
+    def __init__(self, incarnation: str = "") -> None:
+        self.incarnation = incarnation or uuid4().hex[:8]
         self._by_worker: dict[tuple[str, str], Session] = {}
         self._of_key: Counter[str] = Counter()
 
@@ -193,6 +193,10 @@ class Sessions:
             if not self._of_key[session.key]:
                 del self._of_key[session.key]
             self.incarnation = uuid4().hex[:8]
+
+    def clear(self) -> None:
+        self._by_worker.clear()
+        self._of_key.clear()
 
     def held(self, token: str) -> Held | None:
         return next((session.held[token] for session in self.all() if token in session.held), None)
@@ -235,6 +239,7 @@ class Settled(Struct, frozen=True):
     id: str
     verb: str
     repeated: bool = False
+    queue: str = ""
 
 
 def task_of(held: Held) -> RemoteTask:
@@ -314,11 +319,16 @@ logger = logging.getLogger("dalsegno.remote")
 
 
 class RemoteLeases:
-    def __init__(self, ledger: Ledger, broker: Broker, settings: RemoteSettings) -> None:
+    def __init__(
+        self, ledger: Ledger, broker: Broker, settings: RemoteSettings, incarnation: str = ""
+    ) -> None:
+        """``incarnation``: part of the names of leases that any process of the store continues; "" for a process's
+        own.
+        """
         self.settings = settings
         self.ledger = ledger
         self.broker = broker
-        self.sessions = Sessions()
+        self.sessions = Sessions(incarnation)
         self._background: set[asyncio.Task[None]] = set()
 
     async def keep_alive(self, session: Session, seconds: float) -> None:
@@ -353,14 +363,14 @@ class RemoteLeases:
         rows = await self.ledger.workers()
         return {token for row in rows if row.id == session.name for token in tasks_in(row.info)}
 
-    async def give_back(self, tasks: Sequence[Held]) -> None:
+    async def give_back(self, tasks: Sequence[Held], *, lost: bool = False) -> None:
         for held in tasks:
             self.sessions.forget(held.lease.token)
-            await self.hand_back(held.owner, [held.lease])
+            await self.hand_back(held.owner, [held.lease], lost=lost)
 
-    async def hand_back(self, owner: str, leases: Sequence[Lease]) -> None:
-        """Make tokens ready again without counting a loss."""
-        await self.ledger.release(owner, leases)
+    async def hand_back(self, owner: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
+        """Make tokens ready again. A loss is counted only with ``lost``."""
+        await self.ledger.release(owner, leases, lost=lost)
         ready = [ReadyToken(each.token, each.execution, each.queue, each.priority) for each in leases]
         await self.broker.announce(ready)
 

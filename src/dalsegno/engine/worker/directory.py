@@ -126,6 +126,10 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True):
     """Tasks that a remote worker holds."""
     offers: tuple[str, ...] = ()
     """What it can run that not every worker can: see `capabilities`."""
+    via: str = ""
+    """The broker over which a worker of another program takes its tasks."""
+    carries: str = ""
+    """A queue whose tasks are leased under this name for a broker: it is no worker."""
     version: str = ""
     """Version of the process that wrote this: the worker itself, or the server of a remote worker. Empty if that
     version does not report it.
@@ -265,6 +269,8 @@ class WorkerSeen(Struct, frozen=True):
     """Running steps at its last heartbeat, at most ``SHOWN``."""
     version: str | None = None
     """Version of Dal Segno of the process; of a remote worker, that of its server."""
+    via: str | None = None
+    """The broker over which a worker of another program takes its tasks; None if it asks a server."""
 
     @property
     def name(self) -> str:
@@ -279,26 +285,32 @@ async def list_workers(ledger: WorkerSource) -> list[WorkerSeen]:
 
 
 def seen_among(found: Sequence[WorkerView], now: float) -> list[WorkerSeen]:
+    """Return the workers. What a broker holds is listed only while no orchestrator looks after it."""
     dead = dead_workers(found, now)
-    return [_seen(view, view.id in dead) for view in found]
+    return [
+        _seen(view, info, view.id in dead)
+        for view, info in ((view, read_info(view.info)) for view in found)
+        if not info.carries or (view.id in dead and view.leases)
+    ]
 
 
-def _seen(view: WorkerView, dead: bool) -> WorkerSeen:
-    info = read_info(view.info)
+def _seen(view: WorkerView, info: WorkerInfo, dead: bool) -> WorkerSeen:
+    leases = len(info.tasks) if info.via and not info.carries else view.leases
     return WorkerSeen(
         id=view.id,
         kind="remote" if info.remote is not None else "local",
         state="dead" if dead else "alive",
         expires_at=view.expires_at,
-        leases=view.leases,
+        leases=leases,
         host=info.host or None,
         process=info.process or None,
         since=info.since or None,
         heard_at=info.heard or None,
         queues=info.queues,
         concurrency=info.concurrency or None,
-        running=info.running if view.leases else (),  # otherwise these steps ended after its last heartbeat
+        running=info.running if leases else (),  # otherwise these steps ended after its last heartbeat
         version=info.version or None,
+        via=info.via or None,
     )
 
 
@@ -361,13 +373,14 @@ async def remote_queue(
     declarations: RemoteDeclarations, live: Sequence[WorkerInfo], queue: str
 ) -> RemoteQueue | None:
     """Return the remote queue; None if workers of the application serve it, or would."""
-    if not _may_be_remote(queue):
+    if not may_be_remote(queue):
         return None
     tasks = tuple(each.task for each in await declarations.of_queue(queue))
     return _remote_queue(queue, tasks, await declarations.last_claim(queue), live)
 
 
-def _may_be_remote(queue: str) -> bool:
+def may_be_remote(queue: str) -> bool:
+    """Return True if remote programs may serve a queue of this name."""
     return queue not in (DEFAULT_QUEUE, SYSTEM_QUEUE) and module_of(queue) is None
 
 
@@ -403,7 +416,7 @@ class Directory(Struct, frozen=True):
         return replace(self, records=tuple(records))
 
     def remote(self, queue: str) -> RemoteQueue | None:
-        if not _may_be_remote(queue):
+        if not may_be_remote(queue):
             return None
         declared = [each for each in map(read_declaration, self.records) if each is not None]
         tasks = tuple(each.task for each in declared if each.queue == queue)
@@ -430,6 +443,37 @@ def with_help(wait: Wait, execution: str, workers: Directory) -> Wait:
     if overdue and not workers.queues:
         return _no_worker(wait, "it is due, but ", execution)
     return wait
+
+
+def with_broker(wait: Wait, tokens: Sequence[TokenView], workers: Directory) -> Wait:
+    """Return the wait of a task that is handed out over a broker: with that, and the worker that runs it."""
+    handed_out = (
+        token
+        for token in tokens
+        if token.state == "leased" and (token.node, token.scope) == (wait.node, wait.scope)
+    )
+    token = next((token for token in handed_out if carrier_of(token.owner or "")), None)
+    if wait.kind != "running" or wait.lost or token is None:
+        return wait
+    living = [info for info in workers.live if info.via and not info.carries]
+    runner = next((info for info in living if token.id in info.tasks), None)
+    claims = sorted({info.remote or "" for info in living if token.queue in info.queues})
+    if runner is not None:
+        who = f"worker {runner.remote} of another program runs it"
+    elif claims:
+        who = f"no worker is known to have begun it; {listed(claims)} serves the queue"
+    else:
+        who = "no living worker serves the queue"
+    broker = next((info.via for info in workers.live if info.carries == token.queue), "a broker")
+    sentence = f"{wait.subject or 'task'} '{wait.node}' is handed out over {broker} in queue '{token.queue}'"
+    return replace(
+        wait,
+        sentence=f"{sentence} (attempt {token.attempt}); {who}",
+        queue=token.queue,
+        is_remote=True,
+        claims=tuple(claims),
+        served=bool(claims),
+    )
 
 
 def _queued(wait: Wait, queue: str, execution: str, workers: Directory) -> Wait:
@@ -461,7 +505,7 @@ def _no_worker(wait: Wait, so_far: str, execution: str, app: str | None = None, 
 def _worker_command(app: str | None, queue: str) -> str:
     if app is not None:
         return command("worker", "--app", app)
-    return command("worker", "--queues", queue) if queue and _may_be_remote(queue) else command("worker")
+    return command("worker", "--queues", queue) if queue and may_be_remote(queue) else command("worker")
 
 
 def without_code(execution: str, resume: TokenView, app: str, workers: Directory) -> Wait:
@@ -519,6 +563,15 @@ PREFIX = "remote:"
 """Prefix of the names under which remote workers hold leases."""
 KEY_SIGN = "@"
 """Separator between such a name and the id of the worker's key."""
+
+
+CARRIED = "tasks."
+"""Prefix of the worker in the names under which a broker's tasks are leased."""
+
+
+def carrier_of(owner: str) -> str:
+    """Return the broker whose tasks are leased under this name; empty if they are a worker's."""
+    return owner.rpartition(":")[2] if owner.startswith(PREFIX + CARRIED) else ""
 
 
 def owner_of(worker: str, incarnation: str, key: str) -> str:

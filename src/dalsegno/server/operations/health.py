@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from dalsegno.engine.worker.directory import dead_workers, living_workers, queues_of, remote_queue
+from dalsegno.engine.worker.directory import dead_workers, living_workers, queues_of, read_info, remote_queue
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.ports.ledger import QueueView, WorkerView
@@ -32,7 +32,8 @@ async def examine(services: ServerServices) -> Health:
         workers = await services.client.stack.ledger.workers()
         dead = _dead(services, workers)
         parts += [*_disk(services), *_timers(services), *_worker(services, workers), await _outbox(services)]
-        parts += [_lost(dead), await _queues(services), *_webhooks(services)]
+        parts += [*_of_other_programs(services, workers), _lost(dead), await _queues(services)]
+        parts += _webhooks(services)
     statuses = {part.status for part in parts}
     status: HealthStatus = "down" if "down" in statuses else "degraded" if "degraded" in statuses else "ok"
     return Health(status=status, version=__version__, parts=parts, dead_workers=dead)
@@ -151,7 +152,46 @@ def _webhooks(services: ServerServices) -> list[Part]:
 def _dead(services: ServerServices, workers: Sequence[WorkerView]) -> list[str]:
     now = services.client.stack.ledger.now()
     dead = dead_workers(workers, now)
-    return [view.id for view in workers if view.id in dead and view.leases]
+    return [
+        view.id
+        for view in workers
+        if view.id in dead and (view.leases or (read_info(view.info).via and read_info(view.info).tasks))
+    ]
+
+
+def _of_other_programs(services: ServerServices, workers: Sequence[WorkerView]) -> list[Part]:
+    """Check the workers that take their tasks over a broker: the longest time since a heartbeat, and deaths."""
+    now = services.client.stack.ledger.now()
+    dead = dead_workers(workers, now)
+    found = [(view, read_info(view.info)) for view in workers]
+    theirs = [(view, info) for view, info in found if info.via and not info.carries]
+    distribution = services.engine.distribution
+    lost = distribution.lost() if distribution is not None else 0
+    if not theirs and not lost:
+        return []
+    living = [info for view, info in theirs if view.id not in dead]
+    gone = [info.remote or view.id for view, info in theirs if view.id in dead]
+    sentences = [f"{len(living)} alive" + _named([info.remote or "" for info in living])]
+    if gone:
+        sentences.append(f"{len(gone)} dead{_named(gone)}: their tasks are handed out again")
+    if lost:
+        sentences.append(
+            f"{lost} tasks handed out again after the death of a worker since this process started"
+        )
+    silence = max((now - info.heard for info in living), default=0.0)
+    return [
+        Part(
+            name="workers of other programs",
+            status="degraded" if gone else "ok",
+            detail="; ".join(sentences),
+            seconds=max(silence, 0.0),
+        )
+    ]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f" ({', '.join(sorted(names)[:NAMED])}{more})" if names else ""
 
 
 def _lost(dead: Sequence[str]) -> Part:

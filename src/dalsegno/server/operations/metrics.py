@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripts.programs import ScriptProgram
-from dalsegno.engine.worker.directory import dead_workers
+from dalsegno.engine.worker.directory import seen_among
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.failure import Failure
@@ -139,6 +139,10 @@ class _Collector:
         yield _counter(
             "remote_tasks", "Tasks answered by remote workers.", ("task", "outcome"), meter.remote_tasks
         )
+        if engine.distribution is not None:
+            results, lost = engine.distribution.results(), engine.distribution.lost()
+            yield _counter("task_results", "Results that came over a broker.", ("broker", "verdict"), results)
+            yield _single("tasks_lost", "Tasks handed out again over a broker: their worker was dead.", lost)
         yield _histogram("step_seconds", "A step, with its commit.", meter.step_seconds)
         yield _histogram("commit_seconds", "A batch written to the store.", meter.commit_seconds)
         yield _histogram("commit_transitions", "Transitions in a batch.", meter.batches)
@@ -198,9 +202,10 @@ class _Collector:
         yield _by_queue("queue_running", "Tokens in progress.", [(v.queue, v.running) for v in longest])
         ages = [(v.queue, max(look.now - v.oldest, 0.0) if v.oldest is not None else 0.0) for v in longest]
         yield _by_queue("queue_oldest_seconds", "Age of the oldest waiting token.", ages)
-        dead = len(dead_workers(look.workers, look.now))
+        workers_seen = seen_among(look.workers, look.now)
+        dead = sum(each.state == "dead" for each in workers_seen)
         workers = GaugeMetricFamily("dalsegno_workers", "Workers of all processes.", labels=("state",))
-        workers.add_metric(("alive",), len(look.workers) - dead)
+        workers.add_metric(("alive",), len(workers_seen) - dead)
         workers.add_metric(("dead",), dead)
         yield workers
         yield _gauge(

@@ -12,7 +12,6 @@ from dalsegno.core.manual_tasks import Action
 from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
 from dalsegno.engine.remote.sessions import Claimant
 from dalsegno.engine.remote.task_proxy import Answer
-from dalsegno.engine.tracing import traceparent_of
 from dalsegno.model.ids import LONGEST_ID
 from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
@@ -57,9 +56,7 @@ async def claim(services: Services, asked: ClaimRequest, request: Request) -> Cl
             gone=_client_gone(services, request),
             by=_claimant_of(request),
         )
-    return Claimed(
-        tasks=[TaskInfo.of(task, orchestrator.settings, traceparent_of(task.lease)) for task in found]
-    )
+    return Claimed(tasks=[TaskInfo.of(task, orchestrator.settings) for task in found])
 
 
 @tasks_router.post("/heartbeat", operation_id="heartbeat_tasks", dependencies=[needs("worker")])

@@ -97,6 +97,7 @@ class WorkerStatus(BaseModel):
                 "host": "host",
                 "process": 4711,
                 "version": "0.4.0",
+                "via": None,
                 "since": "2026-05-01T12:00:00Z",
                 "heard_at": "2026-05-01T12:30:00Z",
                 "expires_at": "2026-05-01T12:31:00Z",
@@ -117,13 +118,17 @@ class WorkerStatus(BaseModel):
     )
 
     id: str
-    kind: Literal["local", "remote"] = Field(description="remote: takes its tasks over HTTP.")
+    kind: Literal["local", "remote"] = Field(description="remote: a worker of another program.")
     state: Literal["alive", "dead"]
     host: str | None = None
     process: int | None = None
     version: str | None = Field(
         default=None,
         description="Version of Dal Segno; for a remote worker, that of the server it is connected to.",
+    )
+    via: str | None = Field(
+        default=None,
+        description="For a remote worker: the broker that brings its tasks; null if it asks a server over HTTP.",
     )
     since: datetime | None = None
     heard_at: datetime | None = Field(default=None, description="Time of its last heartbeat.")
@@ -142,6 +147,7 @@ class WorkerStatus(BaseModel):
             host=seen.host,
             process=seen.process,
             version=seen.version,
+            via=seen.via,
             since=maybe_moment(seen.since),
             heard_at=maybe_moment(seen.heard_at),
             expires_at=moment(seen.expires_at),

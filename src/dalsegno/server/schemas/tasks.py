@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dalsegno.core.manual_tasks import Action
 from dalsegno.engine.operations.manual_tasks import OpenTask, TaskState
 from dalsegno.engine.remote.sessions import RemoteSettings, RemoteTask, Settled
+from dalsegno.engine.remote.task_copies import fields_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.server.schemas.values import Asked, Kept, maybe_moment
@@ -113,24 +114,8 @@ class TaskInfo(BaseModel):
     traceparent: str = Field(description="W3C trace context: spans made under it belong to the execution.")
 
     @staticmethod
-    def of(task: RemoteTask, settings: RemoteSettings, traceparent: str) -> TaskInfo:
-        lease, question = task.lease, task.question
-        return TaskInfo(
-            id=task.id,
-            fence=lease.fence,
-            execution=lease.execution,
-            workflow=question.workflow,
-            node=lease.node,
-            name=question.task,
-            queue=lease.queue,
-            input=question.input,
-            attempt=lease.attempt,
-            idempotency_key=question.key,
-            deadline=maybe_moment(task.deadline),
-            heartbeat_seconds=settings.interval,
-            lease_seconds=settings.lease,
-            traceparent=traceparent,
-        )
+    def of(task: RemoteTask, settings: RemoteSettings) -> TaskInfo:
+        return TaskInfo(**fields_of(task, settings))
 
 
 class Claimed(BaseModel):
