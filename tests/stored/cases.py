@@ -132,6 +132,8 @@ SCRIPTS = {
     "s_promise_kept": 'const timer = Timer.delay("1h")\nconst task = Task.with({queue: "later"}).run("tenfold", 8)\n'
     'const go = await Signal.next("go")\nawait timer\nreturn [go, await task, await task]',
     "s_tags": 'set_tags({stage: "waiting"})\nawait Signal.next("go")\nset_tags({stage: null})\nreturn "tagged"',
+    "s_large_input": 'return 1 + await Task.with({queue: "later"}).run("measure", "x".repeat(100000))',
+    "s_large_input_left": 'Task.with({queue: "later"}).run("measure", "x".repeat(100000))\nreturn "left"',
     "s_done": 'return inputs.n + await Task.run("add_one", 1)',
     "s_failed": 'await Task.run("break_down", "always")',
     "tick": 'return "tick"',
@@ -166,6 +168,8 @@ SCRIPT_CASES = {
     "s_missing": Case("s_missing"),
     "s_large": Case("s_large", after=GO),
     "s_promise_kept": Case("s_promise_kept", after=GO),
+    "s_large_input": Case("s_large_input"),
+    "s_large_input_left": Case("s_large_input_left"),
     "s_tags": Case("s_tags", after=GO),
     "s_done": Case("s_done", {"n": 1}),
     "s_failed": Case("s_failed"),

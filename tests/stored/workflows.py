@@ -165,6 +165,11 @@ def tenfold(n: int) -> int:
     return n * 10
 
 
+@app.task(queue=LATER)
+def measure(text: str) -> int:
+    return len(text)
+
+
 @app.task(raises=(Shortage,))
 def take(sku: str) -> int:
     raise Shortage(sku, 3)
