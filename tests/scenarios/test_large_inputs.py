@@ -12,6 +12,8 @@ from dalsegno import NodeContext, gather, signal
 from dalsegno.core.scripts.token_bodies import TaskBody, decode_task, encode_body
 from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.manual_tasks import ByHand
+from dalsegno.engine.remote.orchestrator import Orchestrator
+from dalsegno.engine.remote.task_proxy import Answer
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.scripts.task_inputs import INLINE_PER_TURN
 from dalsegno.engine.settings import EngineLimits
@@ -367,3 +369,17 @@ def test_a_task_with_a_large_input_is_shown_and_settled_by_hand(stage: Stage) ->
     stage.app.host.call(by_hand.complete(task.id, 7))
     assert stage.end_of(handle).output == 7
     stage.until("its input is removed", handle, lambda: stored(stage, handle.id) == 0)
+
+
+def test_a_remote_worker_gets_a_large_input_and_its_answer_ends_it(stage: Stage) -> None:
+    stage.app.remote_task("outside", queue="programs", returns=int)
+    source = 'return await Task.with({queue: "programs"}).run("outside", {text: "x".repeat(90000)})'
+    handle = stage.start_script(source)
+    call, orchestrator = stage.app.host.call, Orchestrator(stage.app.engine)
+    [task] = call(orchestrator.claim("laptop", ["programs"], 1, 10))
+    assert task.question.input == {"text": "x" * 90_000}
+    assert len(task.lease.data) < SMALL
+    call(orchestrator.settle(task.id, task.lease.fence, Answer(7)))
+    assert stage.end_of(handle).output == 7
+    stage.until("its input is removed", handle, lambda: stored(stage, handle.id) == 0)
+    call(orchestrator.stop())
