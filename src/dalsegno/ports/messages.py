@@ -126,6 +126,18 @@ class News(Struct):
     """Given once the history is complete."""
 
 
+class Unpublished(Struct, frozen=True):
+    executions: tuple[str, ...]
+    after: str
+    """Where the next page begins; empty at the end."""
+
+
+def unpublished_page(rows: Sequence[tuple[str, object]], limit: int) -> Unpublished:
+    """Return the page of these marks: each an execution, and whether it has events that are not confirmed."""
+    after = rows[-1][0] if len(rows) == limit else ""
+    return Unpublished(tuple(name for name, has_more in rows if has_more), after)
+
+
 class Publications(Protocol):
     """Durable marks of how far the statuses of executions are published.
 
@@ -148,8 +160,11 @@ class Publications(Protocol):
         however many they are. If a history is complete, the events read are up to its end.
         """
 
-    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
-        """Return executions with events that are not confirmed, by id, claimed or not."""
+    async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
+        """Return one bounded page of a walk through all marks, in the order of the executions' ids.
+
+        Of the next ``limit`` after ``after`` it contains those with events that are not confirmed, claimed or not.
+        """
 
 
 class Publisher(Protocol):

@@ -8,7 +8,7 @@ from dalsegno.adapters.memory.store import MemoryExecution, MemoryStore
 from dalsegno.model.execution import ENDED
 from dalsegno.model.token import UNFINISHED
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.messages import Claims, News
+from dalsegno.ports.messages import Claims, News, Unpublished, unpublished_page
 
 
 class MemoryPublications:
@@ -58,13 +58,10 @@ class MemoryPublications:
             if stored is not None
         }
 
-    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
-        found = [
-            name
-            for name, mark in self.store.publications.items()
-            if name > after and self._has_more(name, mark.confirmed)
-        ]
-        return sorted(found)[:limit]
+    async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
+        page = sorted(name for name in self.store.publications if name > after)[:limit]
+        rows = [(name, self._has_more(name, self.store.publications[name].confirmed)) for name in page]
+        return unpublished_page(rows, limit)
 
     def _has_more(self, execution: str, confirmed: int) -> bool:
         found = self.store.executions.get(execution)

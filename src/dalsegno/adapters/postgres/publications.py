@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.model.event import Event
-from dalsegno.ports.messages import Claims, News
+from dalsegno.ports.messages import Claims, News, Unpublished, unpublished_page
 
 
 class PostgresPublications:
@@ -40,8 +40,9 @@ class PostgresPublications:
                 found[name].events.append(Event(name, *event))
         return found
 
-    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
-        return [name for (name,) in await self.store.fetch("publications.unfinished", after, limit)]
+    async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
+        rows = await self.store.fetch("publications.unfinished", after, limit)
+        return unpublished_page([(name, has_more) for name, has_more in rows], limit)
 
 
 def _news(

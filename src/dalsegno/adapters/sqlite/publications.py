@@ -10,7 +10,7 @@ from typing import Any
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.model.event import Event
-from dalsegno.ports.messages import Claims, News
+from dalsegno.ports.messages import Claims, News, Unpublished, unpublished_page
 
 
 class SqlitePublications:
@@ -52,9 +52,10 @@ class SqlitePublications:
 
         return await self.store.read(look)
 
-    async def unfinished(self, after: str = "", limit: int = 500) -> list[str]:
-        def look(connection: sqlite3.Connection) -> list[str]:
-            return [name for (name,) in connection.execute(SQL["publications.unfinished"], (after, limit))]
+    async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
+        def look(connection: sqlite3.Connection) -> Unpublished:
+            rows = connection.execute(SQL["publications.unfinished"], (after, limit)).fetchall()
+            return unpublished_page(rows, limit)
 
         return await self.store.read(look)
 

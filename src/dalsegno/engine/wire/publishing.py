@@ -55,6 +55,8 @@ AT_ONCE = 200
 MOST_MESSAGES = 1_000
 """Messages of one execution per round: a long history does not hold up the others."""
 PAGE = 1_000
+LOOKED_AT = 20_000
+"""Marks that one look reads at most: its cost does not grow with the number of executions that only wait."""
 MOST_NOTED = 100_000
 """Executions that are noted to be published."""
 KEPT = 10_000
@@ -119,6 +121,7 @@ class Publishing:
         self._wake = asyncio.Event()
         self._is_busy = False
         self._next_scan = 0.0
+        self._cursor = ""
         publisher.on_ready(self._ready_again)
 
     @property
@@ -171,14 +174,16 @@ class Publishing:
             pass
 
     async def _scan(self) -> None:
-        """Find executions with events that nobody here was told of."""
-        after = ""
-        while len(self._due) < MOST_NOTED and (page := await self.publications.unfinished(after, PAGE)):
-            for execution in page:
+        """Find executions with events that nobody here was told of. The next look continues where this one stopped."""
+        looked = 0
+        while looked < LOOKED_AT and len(self._due) < MOST_NOTED:
+            found = await self.publications.unfinished(self._cursor, PAGE)
+            for execution in found.executions:
                 self._due.setdefault(execution, 0.0)
-            after = page[-1]
-            if len(page) < PAGE:
-                break
+            looked += PAGE
+            self._cursor = found.after
+            if not found.after:
+                return
 
     # -- one round --------------------------------------------------------------------------------------------
 

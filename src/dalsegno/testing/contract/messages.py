@@ -133,7 +133,7 @@ class PublicationMarks(Topic):
         await self.begin_published(stack)
         await stack.apply(start("other", token("b")))
 
-        assert await stack.publications.unfinished() == [RUN]
+        assert (await stack.publications.unfinished()).executions == (RUN,)
         claims = await stack.publications.claim("p1", [RUN, "other", "nobody"], 10)
         assert (claims.marks, claims.held) == ({RUN: 0}, set())
 
@@ -163,14 +163,29 @@ class PublicationMarks(Topic):
         marks = stack.publications
         await marks.claim("p1", [RUN], 10)
         await marks.confirm("p1", {RUN: 1})
-        assert await marks.unfinished() == []
+        assert (await marks.unfinished()).executions == ()
 
         await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
-        assert await marks.unfinished() == [RUN]
+        assert (await marks.unfinished()).executions == (RUN,)
         while await stack.ledger.sweep():
             pass
-        assert await marks.unfinished() == [RUN]
-        assert await marks.unfinished(after=RUN) == []
+        assert (await marks.unfinished()).executions == (RUN,)
+        assert (await marks.unfinished(after=RUN)).executions == ()
+
+    async def test_unfinished_are_found_page_by_page(self, stack: ContractStack) -> None:
+        for name in ("c", "a", "b", "d"):
+            await stack.apply(start(new_execution(name, publishes=True), token(f"t-{name}")))
+        await stack.publications.confirm("p1", {"b": 1})
+
+        seen, after = [], ""
+        while True:
+            page = await stack.publications.unfinished(after, 2)
+            seen.append(page.executions)
+            after = page.after
+            if not after:
+                break
+
+        assert seen == [("a",), ("c", "d"), ()]
 
     async def test_news_are_the_events_after_a_number(self, stack: ContractStack) -> None:
         tags = (("team", "a"),)
@@ -234,4 +249,4 @@ class PublicationMarks(Topic):
 
         assert await stack.archive.remove_ended(stack.clock.now() + 7 * 86_400 + 10) == 1
         assert (await stack.publications.news({RUN: 0})) == {}
-        assert await stack.publications.unfinished() == [RUN]
+        assert (await stack.publications.unfinished()).executions == (RUN,)

@@ -71,10 +71,14 @@ CROSS JOIN LATERAL (
 ORDER BY wanted.id, found.seq;
 
 -- :name unfinished
--- Those with events that are not confirmed, by id.
-SELECT execution
-FROM publication
-LEFT JOIN flight ON flight.id = publication.execution
-WHERE execution > $1 AND (flight.id IS NULL OR flight.seq > confirmed)
-ORDER BY execution
-LIMIT $2;
+-- The next marks, by id, and whether their executions have events that are not confirmed.
+SELECT page.execution, flight.id IS NULL OR flight.seq > page.confirmed
+FROM (
+    SELECT execution, confirmed
+    FROM publication
+    WHERE execution > $1
+    ORDER BY execution
+    LIMIT $2
+) AS page
+LEFT JOIN flight ON flight.id = page.execution
+ORDER BY page.execution;

@@ -34,10 +34,14 @@ FROM (
 ) AS found;
 
 -- :name unfinished
--- Those with events that are not confirmed, by id.
-SELECT execution
-FROM publication
-LEFT JOIN flight ON flight.id = publication.execution
-WHERE execution > ? AND (flight.id IS NULL OR flight.seq > confirmed)
-ORDER BY execution
-LIMIT ?;
+-- The next marks, by id, and whether their executions have events that are not confirmed.
+SELECT page.execution, flight.id IS NULL OR flight.seq > page.confirmed
+FROM (
+    SELECT execution, confirmed
+    FROM publication
+    WHERE execution > ?
+    ORDER BY execution
+    LIMIT ?
+) AS page
+LEFT JOIN flight ON flight.id = page.execution
+ORDER BY page.execution;
