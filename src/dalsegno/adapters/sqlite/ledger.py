@@ -183,7 +183,8 @@ def leased_by(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tu
 def held_by(connection: sqlite3.Connection, worker: str) -> list[Lease]:
     """Return the leases of a worker. ``live``, the last but one, is stored as a number."""
     found = connection.execute(SQL["token.held_by"], (worker,))
-    return [Lease(*(*row[:-2], bool(row[-2]), row[-1])) for row in found]
+    leases = [Lease(*(*row[:-2], bool(row[-2]), row[-1])) for row in found]
+    return sorted(leases, key=lambda lease: lease.ready_at)
 
 
 STALE_STARTS = 10_000

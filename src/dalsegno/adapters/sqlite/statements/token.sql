@@ -135,8 +135,7 @@ SELECT token.id, flight.id, token.fence, token.scope, token.kind, token.node, to
        flight.kind
 FROM token
 JOIN flight ON flight.number = token.execution
-WHERE token.state = 'leased' AND token.owner = ? AND flight.ended_at IS NULL
-ORDER BY token.ready_at;
+WHERE token.state = 'leased' AND token.owner = ? AND flight.ended_at IS NULL;
 
 -- :name validly_leased
 -- From a JSON list of [execution, token, fence, [its scopes]]: the tokens whose commit would still be applied.
