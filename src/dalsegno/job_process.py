@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from dalsegno import errors
 from dalsegno.core.json_fields import Shape, packed_fields, read_delivery, source_parts
 from dalsegno.core.values import value_digest
+from dalsegno.core.wire.execution_message import read_apart
 from dalsegno.engine.definitions import SCRIPT_TYPE, stored_part_hashes
 from dalsegno.engine.operations.diff import compare, source_text
 from dalsegno.engine.scripts.inspection import look_in_process
@@ -35,8 +35,9 @@ from dalsegno.engine.scripts.programs import (
 )
 from dalsegno.engine.subprocesses.job_pool import LENGTH
 from dalsegno.engine.subprocesses.node_types import TypeSpec, WiderCatalog, node_spec
-from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidInput, LimitExceeded
-from dalsegno.graph.build import Compiled, load_graph
+from dalsegno.engine.wire.carried import Carried, compile_carried
+from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidInput
+from dalsegno.graph.build import Compiled, content_of, load_graph
 from dalsegno.graph.catalog import Catalog, ParameterProblem
 from dalsegno.graph.documents.document import DocumentLimits
 from dalsegno.graph.json_schema.shape import check_input
@@ -101,6 +102,8 @@ class Given(msgspec.Struct, frozen=True):
     concurrency: dict[str, dict[str, Any]] = {}
     names_itself: bool = False
     """Whether a definition without a name is named after its content."""
+    provided: list[str] = []
+    """Names of the context's values, if a message carries the definition."""
 
 
 # -- definitions --------------------------------------------------------------------------------------------------
@@ -310,16 +313,28 @@ def _no_collections() -> Iterator[None]:
         gc.enable()
 
 
-EXAMINATIONS: dict[str, Callable[..., Any]] = {"prepare": prepared, "validate": validation}
+def carried(given: Given, catalog: Catalog, meter: Meter | None = None) -> Carried:
+    """Compile a definition that a message of another program carries."""
+    limits = DocumentLimits(given.max_bytes, given.max_depth)
+    return compile_carried(given.content, given.provided, catalog, limits, meter)
+
+
+def _content(source: bytes, max_bytes: int, max_depth: int) -> str:
+    return content_of(source, DocumentLimits(max_bytes, max_depth))
+
+
+EXAMINATIONS: dict[str, Callable[..., Any]] = {"carry": carried, "prepare": prepared, "validate": validation}
 """Jobs on a definition, with the catalog of node types as their second argument."""
 JOBS: dict[str, Callable[..., Any]] = {
     "compare": _compare,
+    "content": _content,
     "delivery": read_delivery,
     "digest": value_digest,
     "fields": _fields,
     "fit": _fit,
     "key": _key,
     "look": look_in_process,
+    "message": read_apart,
     "page": _page,
     "parts": stored_part_hashes,
     "prepare": _prepare,
@@ -359,24 +374,6 @@ def _packed(error: DalSegnoError) -> dict[str, Any]:
     if isinstance(error, ExpressionFailed):
         return {"class": "InvalidInput", "message": str(error), "code": error.code}
     return {"class": type(error).__name__, "message": str(error)}
-
-
-def value_of(reply: Mapping[str, Any]) -> Any:
-    """Return the result of a function in its process, or raise its error."""
-    raised = reply.get("raised")
-    if raised is None:
-        return reply["value"]
-    match raised["class"]:
-        case "InvalidDefinition":
-            raise InvalidDefinition([Finding(**each) for each in raised["findings"]])
-        case "InvalidScript":
-            raise InvalidScript(raised["name"], [ScriptFinding(*each) for each in raised["findings"]])
-        case "FlowSyntaxError":
-            raise FlowSyntaxError(raised["message"], raised["line"], raised["column"])
-    kind = getattr(errors, raised["class"], None)
-    if isinstance(kind, type) and issubclass(kind, errors.UsageError):
-        raise kind(raised["message"])
-    raise LimitExceeded(raised["message"])
 
 
 def _read(stream: BinaryIO) -> bytes | None:

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from dalsegno.app import App
+from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, OffloadLimits, Requester, requester
 from dalsegno.errors import LimitExceeded, Overloaded, TooSlow
-from dalsegno.job_process import value_of
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from tests.server.conftest import LiveServer

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import refuse_if_light
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.errors import CodeMissing, Conflict, NotFound, SnapshotRefused
-from dalsegno.graph.build import PROVIDED, Compiled, load_graph
+from dalsegno.graph.build import Compiled, load_graph
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.lang import FlowProgram
 from dalsegno.lang import compile as compile_script
@@ -381,13 +381,6 @@ class Definitions:
         definition = await deployed(self.archive, name, version)
         known = self._programs.get(definition.hash) or self._scripts.get(definition.hash)
         return known if known is not None else await self._loaded(definition, self._load)
-
-    def load_carried(self, document: Mapping[str, Any], provided: Collection[str]) -> Compiled:
-        """Check and compile a document that a message carried. ``provided``: names of values in its context."""
-        marked = {key: value for key, value in document.items() if key != PROVIDED}
-        if provided:
-            marked[PROVIDED] = sorted(provided)
-        return load_graph(marked, self.types, limits=self._limits, provided=provided)
 
     def load(self, document: str | bytes | Mapping[str, Any], name: str | None = None) -> Compiled:
         """Check and compile a document. ``name`` is for documents that have none."""

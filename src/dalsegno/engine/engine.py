@@ -482,6 +482,8 @@ class Engine:
                 await close()
         await self.heavy.close()
         await self.client.offload.close()
+        if self._intake is not None:
+            await self._intake.close()
         await self.stack.close()
 
     async def _leave(self) -> None:

@@ -19,6 +19,7 @@ from dalsegno.admin.webhook_signatures import Proof, verify
 from dalsegno.admin.webhooks import ALWAYS_PASSED, UNCHECKABLE, Webhook, WebhookRecords
 from dalsegno.core.json_fields import read_delivery
 from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, Requester, requester
 from dalsegno.errors import (
     BadRequest,
@@ -28,7 +29,6 @@ from dalsegno.errors import (
     Unavailable,
     UnsupportedMedia,
 )
-from dalsegno.job_process import value_of
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.auth.authentication import NOBODY
 from dalsegno.server.http.responses import whole

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Lane, Offload, OffloadLimits, Requester, requester
-from dalsegno.job_process import NICENESS, value_of
+from dalsegno.job_process import NICENESS
 
 pytestmark = pytest.mark.own_interpreter
 

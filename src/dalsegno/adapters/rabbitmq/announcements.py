@@ -73,7 +73,7 @@ def token_of(body: bytes, routing_key: str) -> ReadyToken | None:
     """Return the token that a message names, or None for a message of another program, valid or not."""
     try:
         found = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not found.token_id:
         return None

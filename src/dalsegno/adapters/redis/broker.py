@@ -410,7 +410,7 @@ def _tokens_of(queue: str, fields: dict[bytes, bytes]) -> list[ReadyToken]:
     """Return the tokens of an entry. One that cannot be read only makes its reader look into the ledger."""
     try:
         found: Iterable[tuple[str, str, int]] = _decode_tokens(fields.get(b"tokens", b"[]"))
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
     return [ReadyToken(token, execution, queue, priority) for token, execution, priority in found if token]
 

@@ -44,7 +44,7 @@ def _with_broker(stack: Stack, connection: RedisConnection) -> Stack:
     def receive(data: bytes) -> None:
         try:
             message = decode(data)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             logger.warning("a message on the channel '%s' cannot be read and is ignored", connection.channel)
             return
         if message.sender != channel.name:

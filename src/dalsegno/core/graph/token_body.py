@@ -24,6 +24,7 @@ from dalsegno.model.effect import StoreOutput
 from dalsegno.model.ids import derive
 
 INLINE_LIMIT = 4096
+PAGE_BYTES = 262_144
 
 VALUE = 0
 OUTPUT = 1
@@ -186,6 +187,29 @@ def extend(context: Context, key: str, entry: Entry, token: str) -> tuple[Contex
         return Context(entries, context.pages, context.size + size), []
     page = derive(token, "page", key)
     return Context({key: entry}, (page,), size), [StoreOutput(page, encode_page(context))]
+
+
+def context_of(entries: Sequence[tuple[str, Entry]], token: str) -> tuple[Context, list[StoreOutput]]:
+    """Return a context with many entries at once, and the pages to store if they are too large for tokens."""
+    kept: dict[str, Entry] = {}
+    size, pages, stores = 0, list[str](), list[StoreOutput]()
+    for key, entry in entries:
+        if size > PAGE_BYTES:
+            _add_page(kept, size, token, pages, stores)
+            kept, size = {}, 0
+        kept[key] = entry
+        size += len(key) + len(entry.raw)
+    if size > INLINE_LIMIT:
+        _add_page(kept, size, token, pages, stores)
+        kept, size = {}, 0
+    return Context(kept, tuple(pages), size), stores
+
+
+def _add_page(
+    entries: dict[str, Entry], size: int, token: str, pages: list[str], stores: list[StoreOutput]
+) -> None:
+    pages.append(derive(token, "page", str(len(pages))))
+    stores.append(StoreOutput(pages[-1], encode_page(Context(entries, (), size))))
 
 
 def as_page(context: Context, page: str, limit: int) -> tuple[Context, list[StoreOutput]]:

@@ -22,15 +22,14 @@ from dalsegno.core.graph.split import split_barrier
 from dalsegno.core.graph.start import deadline_token, entry_path, entry_token
 from dalsegno.core.graph.step_input import StepInput, encode_record
 from dalsegno.core.graph.token_body import (
-    EMPTY,
     KEY,
     Body,
     Context,
     Entry,
     Fan,
     Loop,
+    context_of,
     encode,
-    extend,
     key_of,
     place,
     reference,
@@ -324,14 +323,16 @@ def _effects(
 def read_context(message: ExecutionMessage, cause: str, *, inside: bool) -> tuple[Context, list[StoreOutput]]:
     """Return the context of the token that a message makes. Without ``$trigger`` the start payload is ``{}``."""
     given: dict[str, Any] = {"$trigger": message.trigger, **message.context}
-    context, stores = EMPTY, []
+    entries: list[tuple[str, Entry]] = []
+    stores: list[StoreOutput] = []
     for key, raw in given.items():
         if inside and key in ITEM_KEYS:
             continue
         entry, stored = place(bytes(raw), f"{cause}/{key}", None)
-        context, pages = extend(context, key, entry, f"{cause}/{key}")
-        stores += [*stored, *pages]
-    return context, stores
+        entries.append((key, entry))
+        stores += stored
+    context, pages = context_of(entries, cause)
+    return context, [*stores, *pages]
 
 
 def _payload(message: ExecutionMessage, arrival: Arrival) -> Entry:

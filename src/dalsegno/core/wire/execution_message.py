@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
@@ -14,10 +15,13 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.values import MAX_DEPTH, decode_value, nesting
 from dalsegno.errors import Finding
+from dalsegno.graph.documents.normalise import RESERVED_IDS
 from dalsegno.graph.json_schema.shape import check_input
 
 MAX_BYTES = 10 * 1024 * 1024
 SHOWN_FINDINGS = 10
+LONGEST_IDENTITY = 512
+_ROOT = re.compile(r"\$(\w[\w.:-]{0,127})")
 
 SchemaName = Literal["node-execution", "node-status", "completion", "task", "result"]
 SCHEMAS: tuple[SchemaName, ...] = get_args(SchemaName)
@@ -108,7 +112,7 @@ def read_message(body: bytes) -> ExecutionMessage:
 def read_json(body: bytes, what: str) -> Any:
     """Return the JSON of a message; raise `InvalidMessage` if it is none, or too large or deep."""
     if len(body) > MAX_BYTES:
-        raise InvalidMessage("TOO_LARGE", f"{what} has {len(body):,} bytes, more than {MAX_BYTES:,}.")
+        raise too_large(len(body), what)
     try:
         data = decode_value(body)
     except (ValueError, RecursionError) as error:
@@ -118,9 +122,18 @@ def read_json(body: bytes, what: str) -> Any:
     return data
 
 
-def identity_of(body: bytes, identity: str | None) -> str:
-    """Return the id under which a message is known: the sender's, else the hash of its body."""
-    return f"message:{identity}" if identity else f"body:{sha256(body).hexdigest()}"
+def too_large(size: int, what: str) -> InvalidMessage:
+    return InvalidMessage("TOO_LARGE", f"{what} has {size:,} bytes, more than {MAX_BYTES:,}.")
+
+
+def identity_of(reading: Reading, identity: str | None) -> str:
+    """Return the id under which a message is known: the sender's, else the hash of its body. Of an identity that no
+    store can hold as it is, the hash stands for it."""
+    if not identity:
+        return f"body:{reading.body_hash}"
+    if len(identity) > LONGEST_IDENTITY or not identity.isprintable():
+        return f"hashed:{sha256(identity.encode(errors='backslashreplace')).hexdigest()}"
+    return f"message:{identity}"
 
 
 def reference_in(definition: Raw) -> Reference | None:
@@ -133,3 +146,64 @@ def reference_in(definition: Raw) -> Reference | None:
         if version is None or (isinstance(version, int | str) and not isinstance(version, bool)):
             return Reference(data["name"], version)
     return None
+
+
+# -- reading beside the event loop --------------------------------------------------------------------------------
+
+
+class Reading(Struct, frozen=True):
+    """A message with all that depends on the whole of it, so that it can be read in another process."""
+
+    message: ExecutionMessage
+    reference: Reference | None
+    """What its definition refers to; None if it carries one."""
+    definition_digest: bytes
+    names: tuple[str, ...]
+    """Names of the context's values to which the definition may refer."""
+    body_hash: str
+
+
+def read_whole(body: bytes) -> Reading:
+    """Read a message; raise `InvalidMessage`."""
+    message = read_message(body)
+    definition = message.workflow_definition
+    names = names_in(bytes(definition), message.context)
+    return Reading(message, reference_in(definition), digest_of(definition), names, sha256(body).hexdigest())
+
+
+def names_in(definition: bytes, context: Mapping[str, Raw]) -> tuple[str, ...]:
+    """Return the names of context values that a definition may refer to, without those that every context has."""
+    keys = [found[1] for key in context if (found := _ROOT.fullmatch(key)) and key.encode() in definition]
+    return tuple(sorted(name for name in keys if name not in RESERVED_IDS))
+
+
+def digest_of(definition: bytes | Raw) -> bytes:
+    return blake2b(bytes(definition), digest_size=16).digest()
+
+
+def read_apart(body: bytes) -> dict[str, Any]:
+    """Read a message and return plain values: its parts, or why it is refused."""
+    try:
+        read = read_whole(body)
+    except InvalidMessage as refusal:
+        return {"refused": (refusal.code, str(refusal))}
+    message, named = read.message, read.reference
+    plain = {field: getattr(message, field) for field in message.__struct_fields__}
+    plain["workflow_definition"] = bytes(message.workflow_definition)
+    plain["accumulated_context"] = {key: bytes(raw) for key, raw in message.context.items()}
+    plain["lineage_stack"] = [msgspec.structs.astuple(frame) for frame in message.frames]
+    reference = msgspec.structs.astuple(named) if named is not None else None
+    return {"read": (plain, reference, read.definition_digest, read.names, read.body_hash)}
+
+
+def reading_of(reply: Mapping[str, Any]) -> Reading:
+    """Return what `read_apart` has read, or raise what it refused."""
+    if "refused" in reply:
+        code, text = reply["refused"]
+        raise InvalidMessage(code, text)
+    plain, reference, digest, names, body_hash = reply["read"]
+    plain["workflow_definition"] = Raw(plain["workflow_definition"])
+    plain["accumulated_context"] = {key: Raw(raw) for key, raw in plain["accumulated_context"].items()}
+    plain["lineage_stack"] = tuple(Frame(*frame) for frame in plain["lineage_stack"])
+    named = Reference(*reference) if reference is not None else None
+    return Reading(ExecutionMessage(**plain), named, digest, tuple(names), body_hash)

@@ -6,7 +6,7 @@ which splits stand behind the names of scopes. Values stay references until some
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -347,7 +347,7 @@ def only_sender(node: Node) -> str | None:
     return senders.pop() if len(senders) == 1 else None
 
 
-def is_told_at_the_end(key: str, plan: Plan, keys: tuple[str, ...]) -> bool:
+def is_told_at_the_end(key: str, plan: Plan, keys: Collection[str]) -> bool:
     """Return True for a key of the final context that the completion carries."""
     return key == "$trigger" or key in keys or key.removeprefix("$") in plan.nodes
 

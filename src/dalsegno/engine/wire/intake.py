@@ -7,17 +7,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
+import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from hashlib import blake2b, sha256
+from collections.abc import Callable
 from typing import Any, TypeVar
 
-from msgspec import Raw
-
-from dalsegno.core.values import decode_value
 from dalsegno.core.wire.adoption import (
     WORKFLOW_ID,
     Scope,
@@ -32,31 +26,33 @@ from dalsegno.core.wire.adoption import (
     join,
 )
 from dalsegno.core.wire.execution_message import (
+    MAX_BYTES,
     ExecutionMessage,
     InvalidMessage,
+    Reading,
     Reference,
     identity_of,
-    read_message,
-    reference_in,
+    read_whole,
+    reading_of,
+    too_large,
 )
-from dalsegno.engine.definitions import Program, store_parts
+from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
 from dalsegno.engine.steps.values import refuse_large
+from dalsegno.engine.subprocesses.examination import value_of
+from dalsegno.engine.subprocesses.job_pool import Offload, OffloadLimits, Requester, requester
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
 from dalsegno.engine.wire.adopted_ids import AdoptedIds
+from dalsegno.engine.wire.carried import CarriedDefinitions, below, store_carried
 from dalsegno.errors import (
-    Finding,
     InternalError,
     InvalidDefinition,
     InvalidInput,
     LimitExceeded,
     NotFound,
 )
-from dalsegno.graph.build import Compiled, content_of, provided_by
-from dalsegno.graph.documents.document import read_document
-from dalsegno.graph.documents.normalise import RESERVED_IDS
-from dalsegno.model.definition import ADOPTED, adopted_name, is_adopted, is_part
+from dalsegno.model.definition import ADOPTED, is_adopted, is_part
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
 from dalsegno.model.limits import Concurrency
@@ -65,7 +61,10 @@ from dalsegno.ports.ledger import Inspection
 from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
 
 INLINE_BYTES = 65_536
-"""Bytes of a message that is read in the event loop; larger ones are read in a thread."""
+"""Bytes of a message that is read in the event loop; larger ones are read in a process."""
+APART = OffloadLimits(processes=2, seconds=60.0, wait_seconds=None, queue=sys.maxsize)
+"""Processes for messages alone: one reads large messages and one compiles definitions. Nobody waits for an answer, so
+that they may wait long; how many there are is limited where they come from."""
 ATTEMPTS = 5
 """How often a message is planned again because another one was faster."""
 REMEMBERED = 1_000
@@ -94,6 +93,8 @@ class WireIntake:
         self.ids = AdoptedIds(stored.stack.records, stored.stack.archive, stored.stack.ledger)
         self.applied: Callable[[str], None] = lambda execution: None
         """Called with every execution that a message has changed."""
+        self.offload = Offload(APART)
+        self.carried = CarriedDefinitions(stored.definitions, stored.limits, self.offload)
         self._hashes: Recent[str] = Recent()
         """Stored definitions by the digest of what a message carried."""
         self._contents: Recent[str] = Recent()
@@ -104,13 +105,29 @@ class WireIntake:
     async def take(self, message: ForeignMessage) -> Taken:
         execution = ""
         try:
-            parsed = await _off_loop(len(message.body), lambda: read_message(message.body))
-            execution = parsed.execution_id
-            return await self._take(message, parsed)
+            read = await self._read(message.body)
+            execution = read.message.execution_id
+            return await self._take(message, read)
         except InvalidMessage as refusal:
             return Taken("refused", execution, str(refusal), refusal.code)
 
-    async def _take(self, message: ForeignMessage, parsed: ExecutionMessage) -> Taken:
+    async def _read(self, body: bytes) -> Reading:
+        """Read a message: a small one here, any other in a process."""
+        if len(body) <= INLINE_BYTES:
+            return read_whole(body)
+        if len(body) > MAX_BYTES:
+            raise too_large(len(body), "The message")
+        requester.set(Requester("messages"))
+        try:
+            return reading_of(value_of(await self.offload.large("message", body)))
+        except LimitExceeded as error:
+            raise InvalidMessage("TOO_LARGE", f"The message cannot be read: {error}") from None
+
+    async def close(self) -> None:
+        await self.offload.close()
+
+    async def _take(self, message: ForeignMessage, read: Reading) -> Taken:
+        parsed = read.message
         execution = parsed.execution_id
         if parsed.token_id:
             return Taken("duplicate", execution)  # the ledger has that token, and counts
@@ -121,23 +138,23 @@ class WireIntake:
         for _ in range(ATTEMPTS):
             view = await self.stored.stack.archive.outline(execution)
             if view is not None:
-                taken = await self._join(message, parsed, view)
+                taken = await self._join(message, read, view)
             elif await self.ids.has(execution):
                 return Taken("duplicate", execution)
             else:
-                taken = await self._begin(message, parsed)
+                taken = await self._begin(message, read)
             if taken is not None:
                 return taken
         raise InternalError(f"a message for execution {execution} was overtaken {ATTEMPTS} times")
 
     # -- starts -----------------------------------------------------------------------------------------------
 
-    async def _begin(self, message: ForeignMessage, parsed: ExecutionMessage) -> Taken | None:
-        program = await self._program(parsed)
+    async def _begin(self, message: ForeignMessage, read: Reading) -> Taken | None:
+        parsed, program = read.message, await self._program(read)
         arrival = arrival_of(program.plan, parsed, timer=message.timer)
         new = await self._new(message, parsed, program)
         now = self.stored.stack.ledger.now()
-        identity = identity_of(message.body, message.identity)
+        identity = identity_of(read, message.identity)
         transition = begin(program.plan, new, parsed, arrival, identity, now)
         if program.plan.limit is not None and is_plain_start(program.plan, parsed, arrival):
             limit = await self._limit(program, new, now)
@@ -157,7 +174,7 @@ class WireIntake:
             refuse_large(raw, "the start payload", stored.limits)
             await check_input(program, raw, stored.limits, stored.offload, stored.in_thread)
         except (InvalidInput, LimitExceeded) as error:
-            found = [_below("/accumulated_context/$trigger", each) for each in getattr(error, "findings", ())]
+            found = [below("/accumulated_context/$trigger", each) for each in getattr(error, "findings", ())]
             raise InvalidMessage("INVALID_INPUT", str(error).partition("\n")[0], found) from None
         tags = [(WORKFLOW_ID, parsed.workflow_id)]
         parent = message.headers.get(TRACEPARENT)
@@ -184,22 +201,21 @@ class WireIntake:
 
     # -- arrivals ---------------------------------------------------------------------------------------------
 
-    async def _join(
-        self, message: ForeignMessage, parsed: ExecutionMessage, view: ExecutionView
-    ) -> Taken | None:
+    async def _join(self, message: ForeignMessage, read: Reading, view: ExecutionView) -> Taken | None:
+        parsed = read.message
         duplicate = Taken("duplicate", view.id)
         if view.state in ENDED:
             return duplicate
         if view.kind != "graph":
             raise InvalidMessage.at("/execution_id", "NOT_A_GRAPH", f"execution {view.id} is no graph.")
-        await self._expect_same_definition(parsed, view)
+        await self._expect_same_definition(read, view)
         program = await self.stored.definitions.by_hash(view.definition)
         arrival = arrival_of(program.plan, parsed, timer=message.timer)
         if arrival.kind in ("trigger", "entries") and not await self._was_adopted(view.id):
             return duplicate  # its start has started all of them
         scopes = await self._scopes(parsed, view)
         target = Target(view.id, view.definition, view.priority, view.epoch)
-        identity = identity_of(message.body, message.identity)
+        identity = identity_of(read, message.identity)
         now = self.stored.stack.ledger.now()
         transition = join(program.plan, target, parsed, arrival, identity, scopes, now)
         outcome = await self.stored.committer.commit(transition, wait_for_store=False)
@@ -249,16 +265,15 @@ class WireIntake:
 
     # -- definitions ------------------------------------------------------------------------------------------
 
-    async def _program(self, parsed: ExecutionMessage) -> Program:
+    async def _program(self, read: Reading) -> Program:
         """Return the definition of a message that starts an execution; one that it carries is stored."""
         try:
-            reference = reference_in(parsed.workflow_definition)
-            if reference is not None:
-                return await self._referred(reference)
-            return await self._carried(parsed)
+            if read.reference is not None:
+                return await self._referred(read.reference)
+            return await self._carried(read)
         except InvalidDefinition as error:
             found = [
-                _below("/workflow_definition", each) for each in error.findings if each.severity == "error"
+                below("/workflow_definition", each) for each in error.findings if each.severity == "error"
             ]
             raise InvalidMessage("INVALID_DEFINITION", "The definition does not validate.", found) from None
 
@@ -278,62 +293,39 @@ class WireIntake:
             raise _not_deployed()
         return program
 
-    async def _carried(self, parsed: ExecutionMessage) -> Program:
-        raw, definitions = bytes(parsed.workflow_definition), self.stored.definitions
-        names = names_in(raw, parsed.context)
-        key = (_digest(raw), names)
+    async def _carried(self, read: Reading) -> Program:
+        definitions, archive = self.stored.definitions, self.stored.stack.archive
+        key = (read.definition_digest, read.names)
         known = self._hashes.get(key)
         if known is not None:
             try:
                 return await definitions.by_hash(known)
             except NotFound:  # an operator has removed it
                 del self._hashes[key]
-        if self.adopt == "known":
-            program = await self._deployed(await _off_loop(len(raw), lambda: definitions.load(raw)))
+        is_known = self.adopt == "known"
+        compiled = await self.carried.compile(
+            read.message.workflow_definition, () if is_known else read.names
+        )
+        if is_known:
+            found = await archive.definition_by_hash(compiled.deployed_hash)
+            if found is None or is_part(found):
+                raise _not_deployed()
+            kept = found.hash
         else:
-            program = await self._adopted(await _off_loop(len(raw), lambda: self._compiled(raw, names)))
-        self._hashes.put(key, program.definition.hash)
-        return program
+            await store_carried(archive, compiled)
+            kept = compiled.hash
+        self._hashes.put(key, kept)
+        return await definitions.by_hash(kept)
 
-    def _compiled(self, raw: bytes, names: tuple[str, ...]) -> Compiled:
-        """Compile a carried definition. What it refers to and the context brings need not have run here."""
-        definitions, document = self.stored.definitions, read_document(raw, self.stored.limits.document)
-        if not names:
-            return definitions.load_carried(document, ())
-        nodes = node_ids(document)
-        try:
-            return definitions.load_carried(document, [name for name in names if name not in nodes])
-        except InvalidDefinition as error:
-            if all(found.rule not in OUT_OF_REACH for found in error.findings):
-                raise
-        return definitions.load_carried(document, names)
-
-    async def _deployed(self, compiled: Compiled) -> Program:
-        """Return the deployed definition with this content."""
-        found = await self.stored.stack.archive.definition_by_hash(compiled.hash)
-        if found is None or is_part(found):
-            raise _not_deployed()
-        return await self.stored.definitions.by_hash(found.hash)
-
-    async def _adopted(self, compiled: Compiled) -> Program:
-        """Store a definition and the scripts inside it, apart from deployed ones."""
-        archive, name = self.stored.stack.archive, adopted_name(compiled.plan.name)
-        await store_parts(archive, replace(compiled.plan, name=name))
-        content = await self._content(compiled.definition_source)
-        brought = provided_by(decode_value(compiled.definition_source))
-        variant = f"-{sha256(','.join(brought).encode()).hexdigest()[:16]}" if brought else ""
-        own = ADOPTED + content + variant
-        definition = await archive.put_definition(name, own, "graph", compiled.definition_source)
-        return self.stored.definitions.add(definition)
-
-    async def _expect_same_definition(self, parsed: ExecutionMessage, view: ExecutionView) -> None:
+    async def _expect_same_definition(self, read: Reading, view: ExecutionView) -> None:
         """Raise InvalidMessage if the message means another definition than the one that the execution runs."""
-        reference = reference_in(parsed.workflow_definition)
-        if reference is not None:
-            meant = (await self._referred(reference)).definition.hash
+        if read.reference is not None:
+            meant = (await self._referred(read.reference)).definition.hash
             is_same = meant == view.definition
+        elif self._hashes.get((read.definition_digest, read.names)) == view.definition:
+            is_same = True
         else:
-            carried = await self._content(bytes(parsed.workflow_definition))
+            carried = await self._content(read)
             is_same = carried == await self._content_of_stored(view.definition)
         if not is_same:
             what = f"this is another definition than the one that execution {view.id} runs."
@@ -345,40 +337,15 @@ class WireIntake:
         known = self._contents.get(hash)
         if known is None:
             program = await self.stored.definitions.by_hash(hash)
-            known = self._contents.put(hash, await self._content(program.definition.source))
+            known = self._contents.put(hash, await self.carried.content(program.definition.source))
         return known
 
-    async def _content(self, source: bytes) -> str:
-        digest = _digest(source)
-        known = self._contents.get(digest)
+    async def _content(self, read: Reading) -> str:
+        known = self._contents.get(read.definition_digest)
         if known is None:
-            limits = self.stored.limits.document
-            try:
-                known = await _off_loop(len(source), lambda: content_of(source, limits))
-            except InvalidDefinition as error:
-                found = [_below("/workflow_definition", each) for each in error.findings]
-                raise InvalidMessage(
-                    "INVALID_DEFINITION", "The definition does not validate.", found
-                ) from None
-            self._contents.put(digest, known)
+            content = await self.carried.content(bytes(read.message.workflow_definition))
+            known = self._contents.put(read.definition_digest, content)
         return known
-
-
-OUT_OF_REACH = ("reference-not-before", "reference-out-of-scope")
-"""Findings about references to nodes that need not have run if the context brings what they left."""
-_ROOT = re.compile(r"\$(\w[\w.:-]{0,127})")
-
-
-def names_in(definition: bytes, context: Mapping[str, Raw]) -> tuple[str, ...]:
-    """Return the names of context values that a definition may refer to, without those that every context has."""
-    keys = [found[1] for key in context if (found := _ROOT.fullmatch(key)) and key.encode() in definition]
-    return tuple(sorted(name for name in keys if name not in RESERVED_IDS))
-
-
-def node_ids(document: Mapping[str, Any]) -> set[str]:
-    holder = document.get("dag") if isinstance(document.get("dag"), dict) else document
-    nodes = holder.get("nodes") if isinstance(holder, dict) else None
-    return {str(node.get("id")) for node in nodes or () if isinstance(node, dict)}
 
 
 def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: str) -> tuple[str, int] | None:
@@ -393,16 +360,3 @@ def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: s
 def _not_deployed() -> InvalidMessage:
     what = "no deployed definition has this content, and only those are taken in (DALSEGNO_ADOPT=known)."
     return InvalidMessage.at("/workflow_definition", "NOT_DEPLOYED", what)
-
-
-def _below(pointer: str, found: Finding) -> Finding:
-    return Finding(pointer + found.pointer, found.rule, found.message, found.severity)
-
-
-def _digest(raw: bytes | Raw) -> bytes:
-    return blake2b(bytes(raw), digest_size=16).digest()
-
-
-async def _off_loop(size: int, work: Callable[[], T]) -> T:
-    """Run work on a message, in a thread if it is large."""
-    return work() if size <= INLINE_BYTES else await asyncio.to_thread(work)

@@ -325,8 +325,9 @@ class Publishing:
     ) -> OutgoingMessage:
         execution, statuses = followed.execution, followed.statuses
         context: dict[str, Raw] = {}
+        keys = frozenset(statuses.keys)
         for key, read in (await self.stored.readers_of(execution, news.state, news.context)).items():
-            if is_told_at_the_end(key, statuses.plan, statuses.keys):
+            if is_told_at_the_end(key, statuses.plan, keys):
                 context[key] = self._inline(execution, f"{execution}/{key}", bytes(await read()))
         body = completion_body(followed.names, completion, context)
         return OutgoingMessage(

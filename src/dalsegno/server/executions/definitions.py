@@ -12,9 +12,10 @@ from dalsegno.admin.triggers import triggers_of
 from dalsegno.engine.definitions import Program, forget_texts, keep_text, text_of
 from dalsegno.engine.schedules.schedules import ScheduleRecords
 from dalsegno.engine.steps.budget import light_limits
+from dalsegno.engine.subprocesses.examination import examined, value_of
 from dalsegno.engine.subprocesses.node_types import TypeSpec, type_spec
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
-from dalsegno.job_process import EXAMINATIONS, JOBS, NAMELESS, Given, Prepared, value_of
+from dalsegno.job_process import EXAMINATIONS, JOBS, NAMELESS, Given, Prepared
 from dalsegno.lang.runtime.limits import Heavy, Meter
 from dalsegno.model.definition import (
     PART_KIND,
@@ -34,7 +35,6 @@ from dalsegno.server.auth.deploy_permission import (
     check_may_deploy,
     check_may_trigger,
 )
-from dalsegno.server.executions import node_types
 from dalsegno.server.http.problems import Place
 from dalsegno.server.http.responses import streamed
 from dalsegno.server.schemas.definitions import Checked as CheckedReply
@@ -101,7 +101,7 @@ async def _examined(services: ServerServices, job: str, given: Given) -> Any:
             pass
     portable = _portable(given)
     if not given.is_script and (own := _own_types(types)):
-        return await node_types.examined(offload, types, own, job, portable)
+        return await examined(offload, types, own, job, portable)
     return value_of(await offload.large(job, portable))
 
 

@@ -11,9 +11,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from dalsegno.core.json_fields import is_graph, read_object, read_parts
+from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
-from dalsegno.job_process import value_of
 from dalsegno.server.schemas.definitions import DefinitionSource
 
 JSON = "application/json"

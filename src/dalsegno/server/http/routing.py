@@ -29,8 +29,8 @@ from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
 from dalsegno.core.json_fields import Shape, read_fields, unpacked_fields
+from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, Requester, requester
-from dalsegno.job_process import value_of
 from dalsegno.server.auth.authentication import caller_of, check_scope, scope_of
 from dalsegno.server.http.paths import joined, separated
 from dalsegno.server.http.request import refuse_nul, refuse_too_many, refuse_unknown

@@ -1,4 +1,4 @@
-"""Checks of graphs with node types that only this application has.
+"""Results of jobs in processes, and checks of graphs with node types that only this application has.
 
 A process checks the graph, given a description of these types. It returns the parameters of their nodes, which the
 application's own code checks here, in a thread and a few at a time, so that other callers are served in between.
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dalsegno import errors
+from dalsegno.engine.scripts.programs import InvalidScript
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.engine.subprocesses.node_types import TypeSpec
-from dalsegno.errors import LimitExceeded
+from dalsegno.errors import Finding, InvalidDefinition, LimitExceeded
 from dalsegno.graph.catalog import ParameterProblem
-from dalsegno.job_process import Given, value_of
+from dalsegno.lang import Finding as ScriptFinding
+from dalsegno.lang import FlowSyntaxError
 from dalsegno.ports.node import NodeTypes
 
 AT_ONCE = 65_536
@@ -29,10 +32,27 @@ Problems = tuple[str, str, list[tuple[tuple[str | int, ...], str, str, str]]]
 """The type, the parameters, and their problems: path, message, rule and severity."""
 
 
-async def examined(
-    offload: Offload, types: NodeTypes, own: Sequence[TypeSpec], job: str, given: Given
-) -> Any:
-    """Return the result of a job on a graph, or raise its error. ``own``: node types that other processes lack."""
+def value_of(reply: Mapping[str, Any]) -> Any:
+    """Return the result of a function in its process, or raise its error."""
+    raised = reply.get("raised")
+    if raised is None:
+        return reply["value"]
+    match raised["class"]:
+        case "InvalidDefinition":
+            raise InvalidDefinition([Finding(**each) for each in raised["findings"]])
+        case "InvalidScript":
+            raise InvalidScript(raised["name"], [ScriptFinding(*each) for each in raised["findings"]])
+        case "FlowSyntaxError":
+            raise FlowSyntaxError(raised["message"], raised["line"], raised["column"])
+    kind = getattr(errors, raised["class"], None)
+    if isinstance(kind, type) and issubclass(kind, errors.UsageError):
+        raise kind(raised["message"])
+    raise LimitExceeded(raised["message"])
+
+
+async def examined(offload: Offload, types: NodeTypes, own: Sequence[TypeSpec], job: str, given: Any) -> Any:
+    """Return the result of a job on a graph, or raise its error. ``given``: a `Given` of `dalsegno.job_process`.
+    ``own``: node types that other processes lack."""
     found = value_of(await offload.large("with_types", job, given, own, []))
     wrong = await _problems(offload, types, [(name, raw) for name, raw in found["parameters"]])
     if wrong:
