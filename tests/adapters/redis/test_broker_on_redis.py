@@ -8,9 +8,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from itertools import count
 
+import asyncpg
 import pytest
 
 from dalsegno.adapters.postgres.messaging import broker as postgres_broker
+from dalsegno.adapters.postgres.messaging.listener import CHANNEL, NEWS
 from dalsegno.adapters.redis import RedisBroker, RedisConnection
 from dalsegno.adapters.redis import broker as module
 from dalsegno.model.token import Lease
@@ -19,6 +21,8 @@ from dalsegno.ports.stack import Stack
 from dalsegno.testing.contract.builders import start, token
 from dalsegno.wiring import open_stack
 from tests.adapters.postgres.meanwhile import act_beside
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.waiting import come_about
 
@@ -215,6 +219,45 @@ async def test_silent_redis_delays_until_the_next_look(
         assert await taken(task) == [ready[0].token]
     finally:
         private_redis.resume()
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_start_in_the_transaction_of_a_caller_is_heard(opened: Open, redis_url: str) -> None:
+    """Such a transaction notifies by itself: its process may not know of Redis."""
+    one, other = await opened(redis_url), await opened(redis_url)
+    task = await waiting(other, one)
+    ready = await commit(one, "a")
+    connection = await asyncpg.connect(one.url)
+    try:
+        async with asyncio.timeout(SOON):
+            while not task.done():  # the other process may not listen yet
+                await connection.execute("SELECT pg_notify($1, $2)", CHANNEL, NEWS)
+                await asyncio.wait([task], timeout=0.2)
+    finally:
+        await connection.close()
+    assert await taken(task) == [ready[0].token]
+
+
+@pytest.mark.usefixtures("no_looks")
+async def test_wake_ups_reach_processes_behind_a_pooler(
+    pgbouncer: PgBouncer,
+    private_postgres: PostgresServer,
+    redis_url: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """There ``LISTEN`` does not work, and is not missed."""
+    private_postgres.create_database("pooled")
+    one = await open_stack(pgbouncer.url_of("pooled"), broker=redis_url)
+    other = await open_stack(pgbouncer.url_of("pooled"), broker=redis_url)
+    try:
+        task = await waiting(other, one)
+        ready = await commit(one, "a")
+        await one.broker.announce(ready)
+        assert await taken(task) == [ready[0].token]
+    finally:
+        await other.close()
+        await one.close()
+    assert "notifications" not in caplog.text
 
 
 @pytest.mark.usefixtures("no_looks")
