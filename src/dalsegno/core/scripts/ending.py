@@ -60,7 +60,9 @@ def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
             execution, turn, now, _timed_out(execution, now, turn.error or _timeout_error(None))
         )
     if turn.error is not None:
-        return [order_cancel_children(execution, FAILED), failing(turn.error, now, hand_over=True)]
+        finish = failing(turn.error, now, hand_over=True)
+        kept = _keeping(execution, finish, turn.unfinished, _no_cleanup(turn.error), now)
+        return [order_cancel_children(execution, FAILED), *kept]
     event = completion_event(now, turn.output)
     return [FinishExecution("COMPLETED", event, turn.output, hand_over=True)]
 
@@ -152,12 +154,16 @@ def error_object(error: ErrorValue, *, traceback: bool = True) -> dict[str, Any]
     return found
 
 
-def fail_script(lease: Lease, view: MachineView | None, error: ErrorValue, now: float) -> Transition:
-    """End the execution without running its machine: a damaged snapshot, a limit. Refused if its machine has moved on
-    since ``view``, or was asked to end: then it may have something to clean up.
+def fail_script(
+    lease: Lease, view: MachineView | None, error: ErrorValue, now: float, unfinished: bytes | None
+) -> Transition:
+    """End the execution without running its machine: a damaged snapshot, a limit. What it can clean up is kept.
+    Refused if its machine has moved on since ``view``, or was asked to end.
     """
     effects: list[Effect] = [_unchanged_machine(view, interrupted=False)] if view is not None else []
-    effects += [order_cancel_children(lease.execution, FAILED), failing(error, now, hand_over=True)]
+    finish = failing(error, now, hand_over=True)
+    effects.append(order_cancel_children(lease.execution, FAILED))
+    effects += _keeping(lease.execution, finish, unfinished, _no_cleanup(error), now)
     return Transition(
         lease.execution, tuple(effects), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )
@@ -186,6 +192,10 @@ def fail_cleanup(
 def _failed_cleanup(cancel: CancelReason, error: ErrorValue) -> str:
     what = "cancelled" if cancel == "cancel" else "timed out"
     return f"the execution was {what} and its clean-up failed: {error.message}"
+
+
+def _no_cleanup(error: ErrorValue) -> str:
+    return f"the execution failed and did not clean up: {error.message}"
 
 
 def fail_at_start(new: NewExecution, error: ErrorValue, now: float) -> Transition:

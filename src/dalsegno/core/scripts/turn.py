@@ -42,8 +42,10 @@ class Turn(Struct, gc=False):
     """Bytes that the machine takes while it waits: its snapshot and its blobs."""
     blobs: frozenset[str] = frozenset()
     """Blob names in the snapshot."""
+    cut_short: bool = False
+    """It failed without its handlers of errors: by a limit, or because its state cannot be stored."""
     unfinished: bytes | None = None
-    """For a clean-up that failed: what is kept of it."""
+    """For a clean-up that failed, or that was not reached: what is kept of it."""
     grace_ends: float | None = None
     """When a clean-up is cut off."""
     carried: Sequence[Effect] = ()

@@ -90,6 +90,8 @@ class Job(Struct):
     """The current await, if known; always known at the end."""
     blobs: frozenset[str] = frozenset()
     """Names of blobs in the snapshot that the machine was loaded from."""
+    is_over: bool = False
+    """The program came to its end, and its last turn requested nothing that could be lost."""
 
 
 def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:

@@ -38,6 +38,9 @@ class RunningMachine(Protocol):
     def error(self) -> ErrorValue | None: ...
 
     @property
+    def cut_short(self) -> bool: ...
+
+    @property
     def awaiting(self) -> Awaitable | None: ...
 
     @property
@@ -135,6 +138,11 @@ class ScriptProgram:
         """Return the names that its code uses and this process lacks: those of another version of its module."""
         return self.code.lacking() if isinstance(self.code, PythonProgram) else frozenset()
 
+    @property
+    def can_clean_up(self) -> bool:
+        """Whether errors at its awaits may be handled. Of code that is not here it is assumed."""
+        return self.code.can_clean_up
+
     def wait_for(self, names: frozenset[str]) -> None:
         """Make a turn that uses one of these names stop instead of fail."""
         if isinstance(self.code, PythonProgram):
@@ -157,6 +165,10 @@ class AbsentProgram(ScriptProgram):
 
     def __init__(self, definition: Definition, front_matter: Mapping[str, Any], limits: Limits) -> None:
         self._describe(definition, front_matter, limits)
+
+    @property
+    def can_clean_up(self) -> bool:
+        return True
 
 
 LONGEST_SHOWN = 100

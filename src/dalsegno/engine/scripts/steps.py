@@ -209,16 +209,25 @@ class ScriptSteps:
         return await self.fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error)))
 
     async def fail(self, lease: Lease, error: ErrorValue) -> ScriptStep:
-        """Return the step that ends a script without another turn. An unfinished clean-up is kept. The commit is
-        refused if the machine moves on meanwhile: then the step is to be computed again.
+        """Return the step that ends a script without another turn. The state of one that cleans up, or may have
+        something to clean up, is kept. The commit is refused if the machine moves on meanwhile: then the step is to be
+        computed again.
         """
-        view = await self.ledger.machine(lease.execution)
-        if view is not None and view.cancel:
+        view, kept = await self.ledger.machine(lease.execution), None
+        if view is not None and (view.cancel or await self._can_clean_up(lease.definition)):
             view, kept = await read_unfinished(self.ledger, self.blobs, lease.execution, error.message)
-            if view is not None:
-                ending = fail_cleanup(lease, view, error, self.ledger.now(), kept)
-                return ScriptStep(ending, ends_with=error)
-        return ScriptStep(fail_script(lease, view, error, self.ledger.now()), ends_with=error)
+        if view is not None and view.cancel:
+            ending = fail_cleanup(lease, view, error, self.ledger.now(), kept)
+        else:
+            ending = fail_script(lease, view, error, self.ledger.now(), kept)
+        return ScriptStep(ending, ends_with=error)
+
+    async def _can_clean_up(self, definition: str) -> bool:
+        try:
+            program = await self.definitions.any_by_hash(definition)
+        except (SnapshotError, NotFound, Heavy):
+            return True  # it cannot be read here, and may have something to clean up
+        return isinstance(program, ScriptProgram) and program.can_clean_up
 
     def _lacking(self, definition: str, program: ScriptProgram) -> frozenset[str]:
         """Return the names that a version other than the program's own uses and this program lacks."""
@@ -265,12 +274,11 @@ class ScriptSteps:
         """
         if turn.error is not None and turn.error.code == NAME_MISSING:
             raise BadConfiguration(_waits_for(program, turn.error.message))
-        if turn.cancel:
-            if turn.interrupted and not was_interrupted:
-                turn.grace_ends = self._end_of_grace(program)
-            if is_failed_cleanup(turn) and turn.error is not None:
-                message = turn.error.message
-                _, turn.unfinished = await read_unfinished(self.ledger, self.blobs, lease.execution, message)
+        if turn.cancel and turn.interrupted and not was_interrupted:
+            turn.grace_ends = self._end_of_grace(program)
+        if _leaves_state(turn, program) and turn.error is not None:
+            message = turn.error.message
+            _, turn.unfinished = await read_unfinished(self.ledger, self.blobs, lease.execution, message)
 
     def _end_of_grace(self, program: ScriptProgram) -> float | None:
         grace = self._grace(program)
@@ -545,6 +553,8 @@ class ScriptSteps:
         try:
             # As in `_run`, without a coroutine more for every step.
             turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
+            if turn.error is not None and _leaves_state(turn, program):
+                return ScriptStep(plain())  # what is settled counts, whoever continues the clean-up
             if turn.cancel or turn.error is not None:
                 await self._complete(lease, program, turn, was_interrupted)
         except (Heavy, BadConfiguration):
@@ -564,6 +574,11 @@ class ScriptSteps:
             return ScriptStep(nothing(lease))
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None
         return ScriptStep(cut_off(lease, view, now, grace, kept))
+
+
+def _leaves_state(turn: Turn, program: ScriptProgram) -> bool:
+    """Return True if a turn failed without an end of the script's clean-up, whether or not that had begun."""
+    return is_failed_cleanup(turn) or (not turn.cancel and turn.cut_short and program.can_clean_up)
 
 
 def _waits_for(program: ScriptProgram, problem: str) -> str:

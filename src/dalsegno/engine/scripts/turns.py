@@ -160,7 +160,9 @@ class Turns:
 
     def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Mapping[str, bytes]]:
         """Return the turn, and the blobs of its snapshot that may be new."""
-        requests, input_bytes = self._requests(machine.take_effects())
+        effects = machine.take_effects()
+        job.is_over = machine.status == "completed" and not effects
+        requests, input_bytes = self._requests(effects)
         turn = Turn(
             "failed" if machine.status == "failed" else "completed",
             job.version,
@@ -177,6 +179,7 @@ class Turns:
             return turn, self._suspend(job, machine, turn)
         if machine.status == "failed":
             turn.error = storable_error(machine.error) if machine.error is not None else None
+            turn.cut_short = machine.cut_short
         else:
             turn.output = encode_value(machine.result, "the result of the workflow", *self._most())
             self._check_size(turn.output, "the result of the workflow")
@@ -309,6 +312,7 @@ def _broken(job: Job, error: ErrorValue) -> Turn:
         job.version,
         job.read,
         error=storable_error(error),
+        cut_short=not job.is_over,
         settled=job.settled,
         taken=tuple(job.taken),
         cancel=job.cancel,

@@ -78,6 +78,11 @@ class FlowProgram:
         """Return the 1-based line of an offset."""
         return bisect_right(self._line_starts, offset)
 
+    @property
+    def can_clean_up(self) -> bool:
+        """Return True if it has a ``try``."""
+        return any(function.protected_ranges for function in self.unit.functions)
+
     def live_slots(self, function: FunctionCode, position: int) -> tuple[int, ...]:
         """Return the slots whose variables are in scope before the instruction at ``position`` runs."""
         key = (function.number, position)

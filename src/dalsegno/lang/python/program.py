@@ -77,6 +77,11 @@ class PythonProgram:
     def description(self) -> str:
         return self.stored.description
 
+    @property
+    def can_clean_up(self) -> bool:
+        """Return True if it has a ``try`` or ``with`` around an ``await``."""
+        return any(code.handlers for code in self.functions)
+
     @cached_property
     def source(self) -> Source:
         return Source(self.stored.file, self.stored.first_line, self.stored.text)

@@ -43,8 +43,8 @@ class Runner(Interpreter):
     """Frames, variables and requests of one execution."""
 
     __slots__ = (
-        "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests", "result",
-        "status",
+        "cut_short", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests",
+        "result", "status",
     )  # fmt: skip
 
     def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
@@ -61,6 +61,8 @@ class Runner(Interpreter):
         self.status: Status = "running"
         self.result: Value = None
         self.error: ErrorValue | None = None
+        self.cut_short = False
+        """True if it failed without its ``catch`` and ``finally`` blocks."""
         self.globals: dict[str, Value] = {}
         self.requests = Requests()
         self.known: Known = {}
@@ -110,9 +112,9 @@ class Runner(Interpreter):
             except ArithmeticError:
                 self.throw(self.problem("TypeError", "a number is too large for this operation"))
             except (MemoryError, RecursionError):
-                self.fail(self.problem("LimitExceeded", "the script needs more memory than there is"))
+                self.cut(self.problem("LimitExceeded", "the script needs more memory than there is"))
             except Exception as bug:  # noqa: BLE001  # a bug of ours fails this execution, not the worker
-                self.fail(self.problem("INTERNAL_ERROR", f"{type(bug).__name__}: {bug}"))
+                self.cut(self.problem("INTERNAL_ERROR", f"{type(bug).__name__}: {bug}"))
 
     def complete(self, outcome: Value) -> None:
         """Store the result of the main function. Its frame stays, so that an error knows its line."""
@@ -125,11 +127,16 @@ class Runner(Interpreter):
         self.status = "failed"
         self.finished = True
 
+    def cut(self, error: ErrorValue) -> None:
+        """Fail, bypassing every ``catch`` and ``finally`` of the script."""
+        self.cut_short = True
+        self.fail(error)
+
     def catch(self, thrown: ScriptThrow) -> None:
         """Handle an error of the language. A script cannot catch an exceeded limit."""
         error = self.problem(thrown.code, thrown.message)
         if thrown.code == "LimitExceeded":
-            self.fail(error)
+            self.cut(error)
         else:
             self.throw(error)
 

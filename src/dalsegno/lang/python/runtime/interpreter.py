@@ -79,6 +79,8 @@ class Interpreter:
         """Outcomes that the driver has delivered since the last stop."""
         self.result: Any = None
         self.error: ErrorValue | None = None
+        self.cut_short = False
+        """True if it failed without its ``except`` and ``finally`` blocks."""
         self._meter = InstructionMeter(limits.instructions)
         self._tick_cell = CellType(self._meter.tick)
         self.last_line = program.functions[0].line
@@ -96,9 +98,8 @@ class Interpreter:
             while self.status == "running":
                 self._run_frame(self.frames[-1], stop)
         except Exception as error:  # noqa: BLE001 - not of user code: the state is damaged, or we are wrong
-            self.stop_failed(
-                ErrorValue("INTERNAL_ERROR", f"the machine cannot continue: {type(error).__name__}: {error}")
-            )
+            message = f"the machine cannot continue: {type(error).__name__}: {error}"
+            self.cut(ErrorValue("INTERNAL_ERROR", message))
         finally:
             leave_machine(token)
 
@@ -142,8 +143,12 @@ class Interpreter:
             )
 
     def _over_limit(self, message: str) -> None:
-        """Fail the execution, bypassing every ``except`` of the workflow."""
-        self.stop_failed(ErrorValue("LimitExceeded", message, stack=self.places()))
+        self.cut(ErrorValue("LimitExceeded", message, stack=self.places()))
+
+    def cut(self, error: ErrorValue) -> None:
+        """Fail the execution, bypassing every ``except`` and ``finally`` of the workflow."""
+        self.cut_short = True
+        self.stop_failed(error)
 
     # -- frames -----------------------------------------------------------------------------------------------
 

@@ -133,7 +133,7 @@ class PythonMachine(Interpreter):
 
     def _fail_unstored(self, before: int, code: str, message: str) -> None:
         del self.requests.effects[before:]
-        self.stop_failed(ErrorValue(code, message, stack=self.places()))
+        self.cut(ErrorValue(code, message, stack=self.places()))
 
     # -- state for the driver ---------------------------------------------------------------------------------
 
