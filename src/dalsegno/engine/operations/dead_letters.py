@@ -4,10 +4,10 @@
 * ``token``: a step that no process can run, because each lacks a task, a module or a node type; it is retried for
   ever
 * ``stuck``: an execution that nothing can move any more, as the reconciler reports it
-* ``cleanup``: an execution that ended before its clean-up did: it was terminated, cut off by its ``cancel_grace``, or
-  its clean-up failed
-* ``execution``: an execution that failed for a reason of the system: its worker died repeatedly, the store could not
-  hold its output, its state was damaged, or the engine broke
+* ``cleanup``: an execution that ended before its clean-up did: it was terminated, cut off by its ``cancel_grace``, its
+  clean-up failed, or it reached a limit, or failed for a reason of the system, with something to clean up
+* ``execution``: any other execution that failed for a reason of the system: its worker died repeatedly, the store could
+  not hold its output, its state was damaged, or the engine broke
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dalsegno.engine.operations.troubles import CLEANUP, KIND, StuckReason, Writ
 from dalsegno.engine.scripts.cleanup import taken_up
 from dalsegno.engine.worker.missing_tasks import hurry_transition
 from dalsegno.errors import Conflict, NotFound
-from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionView
+from dalsegno.model.execution import CLEANUP_RELATION, ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.token import TokenView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
@@ -139,6 +139,9 @@ class DeadLetters:
         kind, name = self._parts(id)
         if kind == "cleanup":
             await self._require_cleanup(name)
+            view = await self.stack.archive.outline(name)
+            if view is not None and _system_failure(view) is not None:
+                await self.stack.records.put(DROPPED, name, b"")
             await self._forget_cleanup(name)
             return name
         if kind == "execution":
@@ -264,8 +267,8 @@ class DeadLetters:
         return found
 
     async def _failed(self, after: DeadPlace | None, wanted: int) -> tuple[Placed, DeadPlace | None]:
-        """Return failed executions and the cursor for the next page, if more are left to read. An execution continued
-        by a clean-up has a letter of that kind.
+        """Return failed executions and the cursor for the next page, if more are left to read. One with a clean-up to
+        continue has a letter of that kind only, and so has the execution that continues it.
         """
         before = Place(after.created_at, after.id) if after is not None else None
         views = await self.stack.archive.executions(ExecutionFilter(states=("FAILED",)), before, LOOKED_AT)
@@ -275,10 +278,17 @@ class DeadLetters:
             error = _system_failure(view)
             if error is None or view.relation == CLEANUP_RELATION or await dropped(view.id):
                 continue
+            if view.kind in SCRIPTED and await self._has_cleanup(view.id):
+                continue
             found.append((_failed_letter(view, error), _failed_place(view)))
             if len(found) == wanted:
                 return found, _failed_place(view)
         return found, _failed_place(views[-1]) if len(views) == LOOKED_AT else None
+
+    async def _has_cleanup(self, execution: str) -> bool:
+        """Return True if the execution has a letter about its clean-up, or another one continues that."""
+        is_open = await self.client.cancelling.has_letter(execution)
+        return is_open or bool(await taken_up(self.stack.archive, [execution]))
 
     async def _dropped(self) -> Callable[[str], Awaitable[bool]]:
         """Return a predicate for hidden executions. It reads one page of records in advance and, if there are more,
