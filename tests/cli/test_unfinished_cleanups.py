@@ -49,6 +49,18 @@ async def late(order: int) -> None:
 
 
 @app.workflow
+async def endless(order: int) -> None:
+    await charge(order)
+    try:
+        await charge(order)
+        held = open(__file__)
+        await signal("never")
+        held.close()
+    finally:
+        await refund(order)
+
+
+@app.workflow
 async def three(orders: int) -> None:
     for order in range(1, orders + 1):
         await charge(order)
@@ -120,3 +132,17 @@ def test_a_letter_about_a_failed_execution_is_asked_about(invoke: Invoke, folder
     assert len(listed(invoke)) == 1
     assert invoke("dead", "retry", letter["id"], *APP, "--yes").exit_code == 0
     assert len(listed(invoke)) == 2
+
+
+def test_a_workflow_that_cannot_be_stored_says_how_to_clean_up(invoke: Invoke, folder: Path) -> None:
+    said = invoke("run", "shop.py:endless", "--input", "1").stdout
+    execution = listed(invoke)[0]
+    way_on = f"dalsegno dead retry cleanup:{execution}"
+    assert way_on in said
+    assert "it would fail the same way: change the workflow, its input or the limit first" in said
+    assert way_on in invoke("why", execution, *APP).stdout
+    assert "the execution failed and did not clean up: variable 'held'" in invoke("dead", "ls", *APP).stdout
+    (folder / "bank-is-up").touch()
+    assert invoke("dead", "retry", f"cleanup:{execution}", *APP).exit_code == 0
+    invoke("resume", listed(invoke)[0], *APP)
+    assert done(folder) == ["charge 1", "charge 1", "refund 1"]

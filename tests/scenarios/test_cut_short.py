@@ -173,7 +173,7 @@ def test_a_failure_of_the_system_has_one_letter(limited: Stage, monkeypatch: pyt
 
     def failed() -> Handle:
         handle = limited.start_script(SAGA % 'await Signal.next("never")')
-        limited.until_event(handle, "Suspended", "signal never")
+        limited.until("it waits", handle, lambda: [wait.kind for wait in handle.why()] == ["signal"])
         with monkeypatch.context() as patch:
             patch.setattr(ScriptSteps, "_resume", lost)
             handle.signal("never")

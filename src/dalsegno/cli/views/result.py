@@ -185,6 +185,12 @@ def _print_next_step(result: Result, command: Command) -> None:
     console, view = stdout(), result.view
     if result.has_letter:
         print_letter(view, command)
+        if view.state == "FAILED" and result.error is not None and fails_always(view.kind, result.error):
+            console.print(
+                "[dim]Run again from the beginning it would fail the same way: change the workflow, its input or "
+                "the limit first.[/]",
+                soft_wrap=True,
+            )
         return
     if view.relation == CLEANUP_RELATION:
         return  # it never starts over
