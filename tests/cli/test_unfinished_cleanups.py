@@ -12,6 +12,7 @@ from tests.cli.conftest import Invoke
 from tests.cli.documents import write
 
 SHOP = """\
+import threading
 from pathlib import Path
 
 from dalsegno import App, signal
@@ -53,9 +54,9 @@ async def endless(order: int) -> None:
     await charge(order)
     try:
         await charge(order)
-        held = open(__file__)
+        held = threading.Lock()
         await signal("never")
-        held.close()
+        held.release()
     finally:
         await refund(order)
 
