@@ -258,8 +258,9 @@ class Handle:
         await self._acall(self._client().resume(self.id))
 
     def retry(self, *, idempotency_key: str | None = None) -> Handle:
-        """Starts a new execution from everything that failed or was interrupted. The same key returns the same new
-        execution."""
+        """Starts a new execution from everything that failed or was interrupted. That of a script or Python workflow
+        starts over, without asking: tasks that have completed run again, with new idempotency keys. The same key
+        returns the same new execution."""
         return self._call(self._rerun(None, None, idempotency_key))
 
     async def aretry(self, *, idempotency_key: str | None = None) -> Handle:

@@ -244,8 +244,9 @@ async def retry(
     http: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Execution:
-    """Starts a new execution from everything that failed or was interrupted. A repeated idempotency key returns the
-    same new execution (200 instead of 201)."""
+    """Starts a new execution from everything that failed or was interrupted. That of a script or Python workflow
+    starts over, without asking: tasks that have completed run again, with new idempotency keys of their own. A
+    repeated idempotency key returns the same new execution (200 instead of 201)."""
     starter = await _starter(services, caller_of(http), execution, idempotency_key)
     again = await services.client.repetition.rerun(execution, None, None, idempotency_key, starter)
     return await answer_for(services, again, response)

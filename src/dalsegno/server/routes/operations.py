@@ -63,7 +63,9 @@ async def dead(services: Services, limit: Limit = 100, cursor: Cursor = None) ->
 
 @dead_router.post("/{letter:whole}/retry", operation_id="retry_dead_letter", dependencies=[needs("run")])
 async def retry(services: Services, letter: LetterId, http: Request) -> Handled:
-    """Retries a dead letter at once. A failed execution is retried as a new execution, whose id is returned."""
+    """Retries a dead letter at once. A failed execution is retried as a new execution, whose id is returned: that of
+    a script or Python workflow starts over, without asking. A letter `cleanup` runs the clean-up only, with the
+    idempotency keys of the old execution."""
     caller = caller_of(http)
     services.usage.count_starts(caller)
     starter = await services.usage.starter(services.client.stack.archive, caller)
