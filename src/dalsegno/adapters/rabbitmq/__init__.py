@@ -16,6 +16,7 @@ from dalsegno.adapters.rabbitmq.publisher import RabbitPublisher
 from dalsegno.adapters.rabbitmq.receiver import Receiver
 from dalsegno.adapters.rabbitmq.sender import Sender
 from dalsegno.adapters.rabbitmq.server import RabbitServer
+from dalsegno.adapters.rabbitmq.tasks import RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import Topology, TopologyDiffers
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.stack import Stack
@@ -54,6 +55,10 @@ async def open_broker(url: str, stack: Stack) -> Stack:
         sources=(*stack.sources, broker.foreign),
         publisher=RabbitPublisher(broker.sender),
         dead_letters=(*stack.dead_letters, RabbitDeadLetters(broker.sender)),
+        task_transports=(
+            RabbitTasks(broker.sender.link.address, broker.sender.topology),
+            *stack.task_transports,
+        ),
         step_by_step=True,
     )
 

@@ -1,0 +1,224 @@
+"""Tasks for workers of other programs over RabbitMQ: handed out, answered, lost, late, and faults of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from dalsegno.adapters.rabbitmq.amqp import frames
+from dalsegno.adapters.rabbitmq.foreign_messages import CODE, REASON
+from dalsegno.engine.settings import REMOTE_VARIABLE
+from tests.adapters.broker_app import GRAPH, BrokerApp, ended
+from tests.adapters.rabbitmq.foreign_worker import ForeignWorker, rabbit_app
+from tests.servers.rabbitmq import RabbitServer
+from tests.waiting import come_about
+
+TASKS, ANNOUNCED, DEAD = "tasks.images", "workflow.execution.q.images", "workflow.execution.dead"
+
+
+@pytest.fixture(autouse=True)
+def handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(REMOTE_VARIABLE, "images, mails")
+
+
+@pytest.fixture
+async def app(rabbitmq_url: str) -> AsyncIterator[BrokerApp]:
+    app = rabbit_app("memory:", rabbitmq_url)
+    async with app.running(worker=False):
+        await app.adeploy(GRAPH)
+        yield app
+
+
+@pytest.fixture
+async def worker(rabbitmq_url: str) -> AsyncIterator[ForeignWorker]:
+    worker = await ForeignWorker.connect(rabbitmq_url)
+    yield worker
+    await worker.connection.close()
+
+
+async def test_task_is_handed_out_and_its_result_taken_in(app: BrokerApp, worker: ForeignWorker) -> None:
+    execution = await app.begin()
+    task = await worker.take()
+    assert (task["name"], task["input"], task["execution"]) == ("resize", {"file": "a.png"}, execution)
+    await worker.complete(task, "small")
+    assert await ended(app, execution) == "COMPLETED"
+    assert await app.output(execution) == "small"
+    await come_about(lambda: app.results == {"taken": 1}, "the result is counted")
+
+    async def empty() -> bool:
+        return not any([await worker.depth(queue) for queue in (TASKS, ANNOUNCED, "workflow.results")])
+
+    await come_about(empty, "nothing is left")
+
+
+async def test_higher_priority_is_delivered_first(app: BrokerApp, rabbitmq_url: str) -> None:
+    executions = [await app.begin(f"{number}.png", priority) for number, priority in enumerate((0, -2, 7, 3))]
+    watcher = await ForeignWorker.connect(rabbitmq_url, "mails")
+    await watcher.channel.declare_queue(TASKS, arguments={"x-max-priority": 10})
+
+    async def all_out() -> bool:
+        return await watcher.depth(TASKS) == 4
+
+    await come_about(all_out, "all are handed out")
+    worker = await ForeignWorker.connect(rabbitmq_url)
+    order = []
+    for _ in executions:
+        task = await worker.take()
+        order.append(executions.index(task["execution"]))
+        await worker.complete(task)
+    assert order[:2] == [2, 3]
+    for execution in executions:
+        assert await ended(app, execution) == "COMPLETED"
+    for each in (worker, watcher):
+        await each.connection.close()
+
+
+async def test_task_of_a_gone_connection_is_handed_out_with_the_next_fence(
+    app: BrokerApp, worker: ForeignWorker, rabbitmq_url: str
+) -> None:
+    """Another worker gets the message from RabbitMQ, and reports the loss instead of running it."""
+    execution = await app.begin()
+    first = await worker.take()
+    other = await ForeignWorker.connect(rabbitmq_url)
+    await worker.die()
+    second = await other.take()
+    assert second["id"] == first["id"]
+    assert second["fence"] > first["fence"]
+    assert app.lost == 1
+    await other.send({"id": first["id"], "fence": first["fence"], "success": True, "output": "late"})
+    await come_about(lambda: app.results.get("late"), "the late result is counted")
+    await other.complete(second, "right")
+    assert await ended(app, execution) == "COMPLETED"
+    assert await app.output(execution) == "right"
+    await other.connection.close()
+
+
+async def test_task_of_the_only_worker_is_found_when_its_connection_is_gone(
+    app: BrokerApp, worker: ForeignWorker, rabbitmq_url: str
+) -> None:
+    execution, waiting = await app.begin(), await app.begin("b.png")
+    first = await worker.take()
+    await worker.die()
+    await come_about(lambda: app.lost, "the loss is found")
+    other = await ForeignWorker.connect(rabbitmq_url)
+    fences = {}
+    for _ in range(2):
+        task = await other.take()
+        fences[task["execution"]] = task["fence"]
+        await other.complete(task, 1)
+    lost = first["execution"]
+    assert fences == {lost: 2, (waiting if lost == execution else execution): 1}
+    for each in (execution, waiting):
+        assert await ended(app, each) == "COMPLETED"
+    assert app.lost == 1
+    await other.connection.close()
+
+
+async def test_five_losses_fail_the_task(app: BrokerApp, rabbitmq_url: str) -> None:
+    execution = await app.begin()
+    for losses in range(5):
+        worker = await ForeignWorker.connect(rabbitmq_url)
+        await worker.take()
+        await come_about(lambda: app.distribution.carriers[0].workers, "the worker is seen")
+        await worker.die()
+        await come_about(lambda losses=losses: app.lost > losses, "the loss is counted")
+    assert await ended(app, execution) == "FAILED"
+    view = await app.client.stack.archive.execution(execution)
+    assert view is not None
+    assert "WORKER_LOST" in str(view.error)
+
+
+async def test_second_result_changes_nothing(app: BrokerApp, worker: ForeignWorker) -> None:
+    execution = await app.begin()
+    task = await worker.take()
+    await worker.complete(task, "first")
+    await worker.send({"id": task["id"], "fence": task["fence"], "success": True, "output": "second"})
+    assert await ended(app, execution) == "COMPLETED"
+    await come_about(lambda: app.results.get("late"), "the second result is counted")
+    assert await app.output(execution) == "first"
+
+    async def empty() -> bool:
+        return await worker.depth("workflow.results") == 0
+
+    await come_about(empty, "both are acknowledged")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"no json", "BAD_RESULT"),
+        (b'{"id": "no.thing", "fence": 1, "success": true}', "UNKNOWN_TASK"),
+        (b'{"id": "no.thing", "fence": "x", "success": true}', "BAD_RESULT"),
+    ],
+)
+async def test_result_that_names_nothing_is_a_dead_letter(
+    app: BrokerApp, worker: ForeignWorker, body: bytes, code: str
+) -> None:
+    await worker.send(body)
+
+    async def dead() -> bool:
+        return await worker.depth(DEAD) == 1
+
+    await come_about(dead, "a dead letter lies there")
+    letter = await worker.channel.get(DEAD)
+    assert letter is not None
+    headers = letter.properties.headers or {}
+    assert (letter.body, headers[CODE]) == (body, code)
+    assert headers[REASON]
+    assert letter.properties.message_id == "result-1"
+    execution = await app.begin()
+    await worker.complete(await worker.take(), 1)
+    assert await ended(app, execution) == "COMPLETED"
+
+
+async def test_older_form_is_taken_if_one_task_of_the_node_is_handed_out(
+    app: BrokerApp, worker: ForeignWorker
+) -> None:
+    execution = await app.begin()
+    task = await worker.take()
+    old = {"workflow_execution_id": execution, "node_id": task["node"], "success": True, "output": 7}
+    await worker.send({**old, "error": None})
+    assert await ended(app, execution) == "COMPLETED"
+    assert await app.output(execution) == 7
+
+
+@pytest.mark.chaos
+async def test_broker_killed_and_restarted_loses_no_execution(
+    rabbitmq_factory: Callable[..., RabbitServer],
+) -> None:
+    server = rabbitmq_factory()
+    app = rabbit_app("memory:", server.url)
+    async with app.running(worker=False):
+        await app.adeploy(GRAPH)
+        worker = await ForeignWorker.connect(server.url)
+        executions = [await app.begin(f"{number}.png") for number in range(3)]
+        task = await worker.take()
+        await worker.complete(task, 1)
+        assert await ended(app, task["execution"]) == "COMPLETED"
+        await worker.take()
+        await asyncio.to_thread(server.kill)
+        await worker.connection.closed()
+        await asyncio.to_thread(server.start)
+        other = await ForeignWorker.connect(server.url)
+        for _ in range(2):
+            await other.complete(await other.take(), 1)
+        for execution in executions:
+            assert await ended(app, execution) == "COMPLETED"
+        await other.connection.close()
+
+
+async def test_emptied_broker_costs_a_run_and_no_execution(
+    app: BrokerApp, worker: ForeignWorker, rabbitmq_url: str
+) -> None:
+    execution = await app.begin()
+    old = await worker.take()
+    for queue in ("workflow.results.marker", "workflow.results", TASKS):
+        await worker.channel.call(frames.QUEUE_DELETE, queue=queue)
+    again = await ForeignWorker.connect(rabbitmq_url)
+    task = await again.take()
+    assert (task["id"], task["fence"] > old["fence"]) == (old["id"], True)
+    await again.complete(task, 1)
+    assert await ended(app, execution) == "COMPLETED"
+    await again.connection.close()
