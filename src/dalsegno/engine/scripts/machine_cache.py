@@ -16,7 +16,7 @@ from dalsegno.engine.scripts.programs import RunningMachine
 from dalsegno.lang.runtime.effects import Awaitable, Outcome
 from dalsegno.model.machine import CancelReason, Completion, Wake
 
-CAPACITY = 2000
+CAPACITY = 5000
 MOST_BYTES = 64 * 1024 * 1024
 """Bytes of all machines together, by their size in the store."""
 LARGEST = 1024 * 1024
