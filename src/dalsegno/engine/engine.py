@@ -565,8 +565,7 @@ def _call_all(*calls: Callable[[], None]) -> None:
 
 def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> None:
     """Interrupt the runs of tokens that a commit has dropped, alone or with their execution."""
-    kinds = list(map(type, transition.effects))  # every commit asks
-    if DropTokens in kinds:
+    if DropTokens in map(type, transition.effects):  # every commit asks
         for effect in transition.effects:
             if type(effect) is DropTokens:
                 worker.cancel_runs(transition.execution, effect.tokens)

@@ -20,7 +20,7 @@ from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import is_failure
 from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
-from dalsegno.engine.subprocesses.heavy_steps import HeavySteps, PutOff, is_script
+from dalsegno.engine.subprocesses.heavy_steps import SCRIPT_TOKENS, HeavySteps, PutOff
 from dalsegno.engine.tracing import Observer
 from dalsegno.engine.worker.capabilities import NotRunnableHere
 from dalsegno.engine.worker.continuation import Continuation, kept_leases
@@ -374,6 +374,7 @@ class Worker:
         hops, this_run = 0, asyncio.current_task()
         following: Lease | None = lease
         holds_few = partial(self.shares.holds_few, slot)
+        may_keep = self._may_keep(lease.execution_kind)
         heavy = self._heavy
         current_lease.set(lease)
         try:
@@ -387,10 +388,10 @@ class Worker:
                     self._runs[lease.token] = this_run
                     if slot is not None and not slot.is_long:
                         self.shares.may_run_long(slot)
-                going_on = self._may_keep(lease.execution_kind) and self.continuation.may_continue(
+                going_on = may_keep and self.continuation.may_continue(
                     hops, now - began, lease.priority, holds_few
                 )
-                if lease.execution_kind in SCRIPTED or is_script(lease):
+                if lease.kind in SCRIPT_TOKENS or lease.execution_kind in SCRIPTED:
                     following = await self._advance_script(lease, going_on, name)
                 else:
                     following, body = await self._advance(lease, body, going_on, name)
