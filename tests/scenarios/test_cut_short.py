@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
-from dalsegno import signal
+from dalsegno import NodeContext, signal
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
@@ -130,6 +130,39 @@ def test_a_task_in_flight_is_requested_again_with_its_key(limited: Stage) -> Non
     clean_up(limited, handle)
     assert limited.seen == ["charge"]
     assert len(set(door.comers)) == 1
+
+
+def test_a_large_input_is_kept_for_the_clean_up(store_url: str) -> None:
+    """That of a task which still runs when a limit ends its script, and ends before the clean-up asks for it again."""
+    with Stage(store_url, limits=EngineLimits(scripts=Limits(instructions=20_000))) as stage:
+        door, sizes = stage.door("charge"), list[int]()
+
+        @stage.app.task
+        async def charge(ctx: NodeContext, text: str) -> int:
+            await door.passing(ctx.idempotency_key)
+            sizes.append(len(text))
+            return len(text)
+
+        handle = stage.start_script(
+            """
+            const charging = Task.run("charge", "x".repeat(200000))
+            try { await Signal.next("go"); while (true) {} } finally { await Task.run("note", await charging) }
+            """
+        )
+        stage.until("the task runs", handle, lambda: door.comers)
+        handle.signal("go")
+        failed = cut_short(stage, handle)
+        door.open()
+        (handed,) = failed.data("TaskHandedOver", "charge")
+        assert stage.end_of(stage.app.handle(handed["execution"])).output == 200_000
+        clean_up(stage, handle)
+        assert (stage.seen, sizes, len(set(door.comers))) == ([200_000], [200_000] * 2, 1)
+
+
+def test_a_task_whose_script_fails_in_the_same_commit_counts(limited: Stage) -> None:
+    handle = limited.start_script(SAGA % ENDINGS["too many instructions"])
+    ended = cut_short(limited, handle)
+    assert [ended.count("TaskCompleted", name) for name in ("note", "rows")] == [1, 1]
 
 
 def test_a_clean_up_that_a_limit_ends_too_is_a_letter_again(limited: Stage) -> None:
