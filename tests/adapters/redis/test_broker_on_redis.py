@@ -266,7 +266,7 @@ async def test_wake_up_is_not_slower_than_by_notification(opened: Open, redis_ur
     over_redis = await latency(await opened(redis_url), await opened(redis_url))
     over_postgres = await latency(await opened(None), await opened(None))
     print(f"\nover Redis {over_redis * 1000:.1f} ms, over NOTIFY {over_postgres * 1000:.1f} ms")  # noqa: T201 - the figures are worth seeing
-    assert over_redis < 3 * over_postgres + 0.01
+    assert over_redis < 10 * over_postgres
 
 
 async def latency(one: Stack, other: Stack, rounds: int = 30) -> float:
