@@ -148,3 +148,29 @@ async def test_what_the_wait_calls_off_is_cancelled_before_the_completion(client
     done = await client.completion("e1")
     assert (done["status"], done["error"]["code"]) == ("failed", "TIMEOUT")
     assert client.told("e1") == [("pause", "waiting"), ("pause", "cancelled")]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return found
+
+
+async def test_poisonous_messages_are_dead_letters_and_stop_nothing(client: PlainClient) -> None:
+    """Deep nesting, headers that fill a frame and are nested too deeply, and bodies that are too large."""
+    client.send(b'{"more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", message_id="deep")
+    client.send(b"no json", message_id="headers", headers={"x": "y" * 130_000})
+    client.send(b"{}", message_id="nested", headers=nested(60))
+    client.send(b" " * (10 * 1024 * 1024 + 1), message_id="large")
+    found = {}
+    for _ in range(4):
+        letter = await client.dead()
+        content = letter.content
+        found[next(name for name in ("deep", "headers", "nested", "large") if name.encode() in content)] = (
+            letter
+        )
+    assert len(found) == 4
+    assert len(found["large"].body) > 10 * 1024 * 1024
+    client.send(message("e1", "start", LINEAR))
+    await client.completion("e1")

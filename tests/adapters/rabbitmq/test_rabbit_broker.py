@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBroker, MemoryLedger, MemoryStore
-from dalsegno.adapters.rabbitmq import RabbitBroker, RabbitPublisher, RabbitServer, make_broker
+from dalsegno.adapters.rabbitmq import RabbitBroker, RabbitPublisher, RabbitServer, make_broker, receiver
 from dalsegno.adapters.rabbitmq import broker as broker_module
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.address import parse_address
@@ -434,7 +434,7 @@ async def test_message_over_ten_mebibytes_is_a_dead_letter(rig: Rig) -> None:
     await rig.publish(body)
     dead = await rig.get(DEAD)
     assert dead.body == body
-    assert (dead.properties.headers or {})["x-dalsegno-code"] == "TOO_LARGE"
+    assert (dead.properties.headers or {})["x-death"][0]["reason"] == "rejected"
     assert desk.seen == []
 
 
@@ -506,3 +506,30 @@ async def test_doctor_and_metrics_see_the_queues(rig: Rig) -> None:
         f"the queue '{LADDER[0][0]}' is missing",
         "1 dead letters wait: dalsegno dead ls",
     ]
+
+
+async def test_messages_of_others_are_held_within_bounds(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiver, "MOST_FOREIGN", 5)
+    monkeypatch.setattr(receiver, "HELD_BYTES", 1_000_000)
+    monkeypatch.setattr(receiver, "PAUSE", 0.1)
+    free = asyncio.Event()
+
+    class SlowDesk(Desk):
+        async def take(self, message: ForeignMessage) -> Taken:
+            self.seen.append(message)
+            await free.wait()
+            return Taken("applied")
+
+    broker, desk = await rig.process(), SlowDesk(lambda message: Taken("applied"))
+    broker.foreign.start(desk)
+    for number in range(60):
+        await rig.publish(b"{}" if number % 2 else b" " * 300_000, Properties(message_id=str(number)))
+    rig.tasks.append(asyncio.create_task(broker.take("w1", ["default", "system"], 10)))
+    await come_about(lambda: len(desk.seen) >= 5, "the first messages")
+    await come_about(lambda: broker.receiver.delivered >= 12, "more messages")
+    for _ in range(5):
+        await broker.receiver.link.connection.channel()  # type: ignore[union-attr]  # what was on its way is here
+    assert len(desk.seen) <= 5 + 2 * 10
+    assert sum(len(message.body) for message in desk.seen) <= 1_000_000 + 60
+    free.set()
+    await come_about(lambda: broker.foreign.taken == 60, "all are taken in the end")

@@ -15,6 +15,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
+from dalsegno.adapters.rabbitmq.amqp.errors import ProtocolError
 from dalsegno.adapters.rabbitmq.amqp.fields import Timestamp
 from dalsegno.adapters.rabbitmq.amqp.frames import Properties
 from dalsegno.adapters.rabbitmq.foreign_messages import AT, CODE, OUR_HEADERS, REASON, text_headers
@@ -54,7 +55,7 @@ class RabbitDeadLetters:
             if message is None:
                 return False
             letter = OutgoingLetter(
-                _origin(message.properties), _as_new(message.properties), message.body, exchange=""
+                _origin(_properties(message)), _as_new(_properties(message)), message.body, exchange=""
             )
             if await self.sender.send_all([letter]) != 1:
                 raise Unavailable(
@@ -89,9 +90,17 @@ async def _messages(channel: Channel) -> AsyncIterator[tuple[str, Message]]:
         message = await channel.get(DEAD)
         if message is None:
             return
-        name = message.properties.message_id or "sha256-" + hashlib.sha256(message.body).hexdigest()[:32]
+        name = _properties(message).message_id or "sha256-" + hashlib.sha256(message.body).hexdigest()[:32]
         times[name] += 1
         yield (name if times[name] == 1 else f"{name}#{times[name]}"), message
+
+
+def _properties(message: Message) -> Properties:
+    """Return the properties of a message; none if they cannot be read, which may be why it lies here."""
+    try:
+        return message.properties
+    except (ProtocolError, ValueError):
+        return Properties()
 
 
 async def _find(channel: Channel, wanted: str) -> Message | None:
@@ -102,7 +111,7 @@ async def _find(channel: Channel, wanted: str) -> Message | None:
 
 
 def _as_dead(id: str, message: Message) -> DeadMessage:
-    properties = message.properties
+    properties = _properties(message)
     headers = properties.headers or {}
     death = _death(properties)
     died_at = death.get("time")

@@ -17,6 +17,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
+from dalsegno.adapters.rabbitmq.amqp.errors import ProtocolError
+from dalsegno.adapters.rabbitmq.amqp.fields import table
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
 from dalsegno.adapters.rabbitmq.receiver import Receiver
 from dalsegno.adapters.rabbitmq.sender import OutgoingLetter, Sender
@@ -26,7 +28,6 @@ from dalsegno.ports.messages import ForeignMessage, Intake
 
 logger = logging.getLogger("dalsegno.rabbitmq")
 
-LARGEST = 10 * 1024 * 1024
 REASON, CODE, AT, TRIES = "x-dalsegno-reason", "x-dalsegno-code", "x-dalsegno-at", "x-dalsegno-tries"
 USER = "x-dalsegno-user-id"
 """The sender's user: RabbitMQ accepts the property itself only from that user."""
@@ -34,6 +35,7 @@ OUR_HEADERS = (REASON, CODE, AT, TRIES, USER)
 PAUSE = 1.0
 """Seconds before a message goes back that cannot be taken now."""
 LONGEST_REASON = 8_000
+MOST_HEADER_BYTES = 65_536
 
 
 class ForeignMessages:
@@ -66,13 +68,25 @@ class ForeignMessages:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def receive(self, message: Message, channel: Channel | None) -> None:
+        self.receiver.foreign += 1
         task = asyncio.get_running_loop().create_task(self._handle(message, channel))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self.receiver.foreign -= 1
+        self._tasks.discard(task)
 
     async def _handle(self, message: Message, channel: Channel | None) -> None:
         try:
-            is_answered = await self._take(message)
+            properties = message.properties
+        except (ProtocolError, ValueError) as error:
+            logger.warning("a message whose properties cannot be read is a dead letter: %s", error)
+            self.receiver.reject(channel, message)
+            self.on_free()
+            return
+        try:
+            is_answered = await self._take(message, properties)
         except Unavailable as error:
             logger.debug("a message waits for the store: %s", error)
             is_answered = False
@@ -83,12 +97,8 @@ class ForeignMessages:
             self.receiver.give_back(channel, message)
         self.on_free()
 
-    async def _take(self, message: Message) -> bool:
+    async def _take(self, message: Message, properties: Properties) -> bool:
         """Return True if the message may be acknowledged."""
-        properties = message.properties
-        if len(message.body) > LARGEST:
-            reason = f"the message has {len(message.body):,} bytes; at most {LARGEST:,} are taken"
-            return await self.bury(message, properties, reason, "TOO_LARGE")
         if self._intake is None:
             return False
         foreign = ForeignMessage(
@@ -129,6 +139,8 @@ class ForeignMessages:
     ) -> bool:
         if properties.user_id is not None:
             headers = {**headers, USER: properties.user_id}
+        if len(table(dict(headers))) > MOST_HEADER_BYTES:  # a message's headers must fit into one frame
+            headers = {key: value for key, value in headers.items() if key in OUR_HEADERS}
         kept = replace(properties, headers=headers, user_id=None, expiration=None, delivery_mode=PERSISTENT)
         return await self.sender.send_all([OutgoingLetter(queue, kept, body, exchange="")]) == 1
 

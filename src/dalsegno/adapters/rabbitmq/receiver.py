@@ -26,6 +26,14 @@ RETURNED_AFTER = 1.0
 SLACK = 0.8
 """The prefetch is lowered when less than this part of it is wanted: each change is a message to the broker."""
 EXACT_UP_TO = 20
+LARGEST = 10 * 1024 * 1024
+"""Bytes of a message. A larger one is not kept but rejected, which makes it a dead letter."""
+LARGE = 65_536
+HELD_BYTES = 64 * 1024 * 1024
+"""Bytes of large messages that are held at a time. What exceeds them goes back to its queue, a moment later."""
+PAUSE = 1.0
+MOST_FOREIGN = 50
+"""Messages of other programs that are taken in at a time."""
 
 
 class Receiver:
@@ -44,6 +52,10 @@ class Receiver:
         self._prefetch = 0
         self._unanswered = 0
         """Messages taken and neither acknowledged nor given back."""
+        self.foreign = 0
+        """Those of them that other programs sent."""
+        self._bytes = 0
+        """Bytes of large messages that are held."""
         self._returning: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._changing = asyncio.Lock()
@@ -61,10 +73,11 @@ class Receiver:
         """Open the channel of a new connection; what was delivered on the last one is delivered again."""
         self.waiting.clear()
         self._consumers.clear()
-        self._prefetch = self._unanswered = 0
+        self._prefetch = self._unanswered = self._bytes = 0
         channel = await connection.channel()
         channel.on_cancelled = self._cancelled
         channel.on_closed = self._closed
+        channel.accepts = self._accepts
         await self.topology.declare_execution_queues(channel, self._served)
         self._channel = channel
 
@@ -116,13 +129,27 @@ class Receiver:
 
     def ack(self, channel: Channel | None, message: Message) -> None:
         if channel is not None and channel is self._channel:
-            self._unanswered -= 1
+            self._answered(message)
             channel.ack(message.tag)
 
     def give_back(self, channel: Channel | None, message: Message) -> None:
         if channel is not None and channel is self._channel:
-            self._unanswered -= 1
+            self._answered(message)
             channel.nack(message.tag)
+
+    def reject(self, channel: Channel | None, message: Message) -> None:
+        """Let RabbitMQ make a message a dead letter."""
+        if channel is not None and channel is self._channel:
+            self._answered(message)
+            channel.nack(message.tag, requeue=False)
+
+    def _answered(self, message: Message) -> None:
+        self._unanswered -= 1
+        self._free(message)
+
+    def _free(self, message: Message) -> None:
+        if len(message.body) > LARGE:
+            self._bytes = max(0, self._bytes - len(message.body))
 
     async def close(self) -> None:
         if self._returning is not None:
@@ -133,14 +160,37 @@ class Receiver:
 
     # -- what arrives -------------------------------------------------------------------------------------------
 
+    def _accepts(self, size: int) -> bool:
+        if size <= LARGE:
+            return True
+        if size > LARGEST or (self._bytes and self._bytes + size > HELD_BYTES):
+            return False
+        self._bytes += size
+        return True
+
     def _received(self, message: Message) -> None:
         self.delivered += 1
+        channel = self._channel
+        if message.skipped and channel is not None:
+            self._put_aside(channel, message)
+            return
         self.waiting.append(message)
         self.on_message()
 
+    def _put_aside(self, channel: Channel, message: Message) -> None:
+        if message.skipped > LARGEST:
+            logger.warning(
+                "a message of %d bytes is a dead letter: at most %d are taken", message.skipped, LARGEST
+            )
+            channel.nack(message.tag, requeue=False)
+        else:
+            asyncio.get_running_loop().call_later(PAUSE, channel.nack, message.tag)
+
     def _wish(self, room: int) -> None:
-        """Ask for as many messages as can be run now, besides those that are not answered yet."""
-        channel, wanted = self._channel, self._unanswered + room
+        """Ask for as many messages as can be run now, besides those that are not answered yet. Many messages of other
+        programs do not bring more of them."""
+        excess = max(0, self.foreign - MOST_FOREIGN)
+        channel, wanted = self._channel, self._unanswered - excess + room
         if channel is None or wanted == self._prefetch or wanted <= 0:
             return
         is_near = SLACK * self._prefetch <= wanted < self._prefetch and wanted > EXACT_UP_TO
@@ -167,6 +217,7 @@ class Receiver:
                 return  # everything goes back by itself
         waiting, self.waiting = self.waiting, deque()
         for message in waiting:
+            self._free(message)
             if channel is not None:
                 channel.nack(message.tag)
         self.on_message()  # whoever takes again meanwhile needs consumers again
@@ -180,6 +231,7 @@ class Receiver:
     def _closed(self, error: ChannelClosed | ConnectionLost) -> None:
         self.waiting.clear()
         self._consumers.clear()
+        self._bytes = 0
         if isinstance(error, ChannelClosed) and self.link.connection is not None:
             self.link.connection.abort(str(error), error.reply_code)
         self.on_message()  # whoever waits looks why nothing comes

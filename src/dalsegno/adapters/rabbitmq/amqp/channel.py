@@ -46,6 +46,8 @@ class Message(Struct, weakref=True):
     content: bytes
     """Its properties, as bytes."""
     body: bytes
+    skipped: int = 0
+    """The size of a body that was not kept, see `Channel.accepts`."""
 
     @property
     def tag(self) -> int:
@@ -59,7 +61,7 @@ class Message(Struct, weakref=True):
 class _Content:
     """A message of which not everything has arrived yet."""
 
-    __slots__ = ("content", "method", "parts", "received", "size")
+    __slots__ = ("content", "is_skipped", "method", "parts", "received", "size")
 
     def __init__(self, method: bytes) -> None:
         self.method = method
@@ -67,6 +69,7 @@ class _Content:
         self.parts: list[bytes] = []
         self.size = -1
         self.received = 0
+        self.is_skipped = False
 
 
 class Channel:
@@ -78,6 +81,8 @@ class Channel:
         self.on_closed: Callable[[ChannelClosed | ConnectionLost], None] = lambda error: None
         self.on_cancelled: Callable[[str], None] = lambda consumer: None
         """Receives the tag of a consumer that the broker has cancelled: its queue was deleted."""
+        self.accepts: Callable[[int], bool] = lambda size: True
+        """Whether a delivered body of this size is kept. Of any other only the size is."""
         self._replies: deque[asyncio.Future[Method]] = deque()
         self._got: deque[Message | None] = deque()
         self._content: _Content | None = None
@@ -257,12 +262,18 @@ class Channel:
         content = self._expected_content()
         content.content = payload
         content.size = int.from_bytes(payload[4:12])
+        is_delivery = content.method[2] << 8 | content.method[3] == frames.BASIC_DELIVER[1]
+        content.is_skipped = is_delivery and content.size > 0 and not self.accepts(content.size)
         if content.size == 0:
             self._complete(content, b"")
 
     def _body(self, payload: bytes) -> None:
         content = self._expected_content()
         content.received += len(payload)
+        if content.is_skipped:
+            if content.received >= content.size:
+                self._complete(content, b"")
+            return
         if content.received == content.size and not content.parts:
             self._complete(content, payload)
             return
@@ -285,7 +296,8 @@ class Channel:
             if receive is None:
                 self.nack(delivery.delivery_tag)
             else:
-                receive(Message(delivery, content.content, body))
+                skipped = content.size if content.is_skipped else 0
+                receive(Message(delivery, content.content, body, skipped))
         elif number == frames.BASIC_RETURN[1]:
             message_id = frames.read_content(content.content)[1].message_id
             self._returned.add(message_id or "")
