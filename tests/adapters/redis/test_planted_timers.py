@@ -165,6 +165,34 @@ async def test_refused_payload_becomes_a_dead_letter_that_can_be_sent_again(
     assert not await scheduler.dead_letters.drop(letter.id)
 
 
+async def test_large_payloads_are_read_a_few_at_a_time_and_those_too_large_not_at_all(
+    client: Any, schedulers: Callable[[], Scheduler], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LARGEST", 1_000)
+    monkeypatch.setattr(module, "BYTES_AT_ONCE", 2_500)
+    monkeypatch.setattr(module, "SHOWN", 10)
+    at_once, most = 0, 0
+
+    async def answer(_: ForeignMessage) -> Taken:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
+        return APPLIED
+
+    scheduler, intake = schedulers(), Recorder(answer)
+    await plant(client, *"abcde", body=b"x" * 1_000)
+    await plant(client, "huge", body=b"y" * 1_001)
+    await scheduler.start(intake)
+    await come_about(lambda: is_clean(client), "all are gone")
+    assert intake.taken == Counter("abcde")
+    assert most == 2
+    [letter] = await scheduler.dead_letters.list(10)
+    assert (letter.code, letter.body) == ("TOO_LARGE", b"y" * 10)
+    assert "1,001 bytes" in letter.reason
+
+
 async def test_fault_that_repeats_is_a_dead_letter_after_three_tries(
     client: Any, schedulers: Callable[[], Scheduler], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,11 @@ LATE_SECONDS = 5.0
 MOST_CLAIMED = 500
 AT_ONCE = 50
 """Timers that are handed over concurrently: payloads may be large."""
+LARGEST = 10 * 1024 * 1024
+"""Bytes of a payload. A larger one is not read but refused."""
+BYTES_AT_ONCE = 32 * 1024 * 1024
+SHOWN = 65_536
+"""Bytes of a payload that is too large which its dead letter keeps."""
 MOST_TRIES = 3
 PAUSE = 1.0
 
@@ -60,6 +65,7 @@ class RedisTimers:
         self._dead_letters = dead_letters
         self._name = token_hex(8)
         self._claim: AsyncScript = connection.client.register_script(_script("claim_timers"))
+        self._read: AsyncScript = connection.client.register_script(_script("read_payloads"))
         self._finish: AsyncScript = connection.client.register_script(_script("finish_timers"))
         self._in_hand: set[bytes] = set()
         """Claimed here and not handed over yet."""
@@ -174,13 +180,37 @@ class RedisTimers:
         claimed, first_seen = [*due, *stale], set(due)
         self._in_hand.update(claimed)
         try:
-            for begin in range(0, len(claimed), AT_ONCE):
+            begin = 0
+            while begin < len(claimed):
                 ids = claimed[begin : begin + AT_ONCE]
-                payloads: list[Any] = await self.connection.client.hmget(PAYLOADS, ids)
-                await self._take(ids, payloads, first_seen, intake)
+                found: list[Any] = await self._read(
+                    keys=(PAYLOADS,), args=(LARGEST, BYTES_AT_ONCE, SHOWN, *ids)
+                )
+                ids = ids[: len(found)]
+                begin += len(ids)
+                await self._refuse_large(ids, found)
+                small = [
+                    (timer, body) for timer, (size, body) in zip(ids, found, strict=True) if size <= LARGEST
+                ]
+                await self._take([each[0] for each in small], [each[1] for each in small], first_seen, intake)
         finally:
             if (task := asyncio.current_task()) is None or not task.cancelling():
                 self._in_hand.difference_update(claimed)
+
+    async def _refuse_large(self, ids: Sequence[bytes], found: Sequence[tuple[int, bytes]]) -> None:
+        large = [
+            (timer, size, body) for timer, (size, body) in zip(ids, found, strict=True) if size > LARGEST
+        ]
+        letters = [
+            self._letter(
+                timer,
+                body,
+                f"the payload has {size:,} bytes, more than {LARGEST:,}; this is its beginning",
+                "TOO_LARGE",
+            )
+            for timer, size, body in large
+        ]
+        await self._remove([timer for timer, _, _ in large], letters)
 
     async def _take(
         self, ids: Sequence[bytes], payloads: Sequence[bytes | None], first_seen: set[bytes], intake: Intake
