@@ -71,7 +71,7 @@ class ForeignWorker:
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         properties = Properties(delivery_mode=PERSISTENT, message_id="result-1")
-        self.channel.publish("", queue, properties, data, answer.set_result)
+        self.channel.publish("workflows", queue, properties, data, answer.set_result)
         assert await answer == "confirmed"
 
     async def depth(self, queue: str) -> int:

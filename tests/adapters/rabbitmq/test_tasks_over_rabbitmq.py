@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,15 @@ from tests.servers.rabbitmq import RabbitServer
 from tests.waiting import come_about
 
 TASKS, ANNOUNCED, DEAD = "tasks.images", "workflow.execution.q.images", "workflow.execution.dead"
+
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "broker_workers" / "rabbitmq_worker.py"
+
+
+def test_example_worker_is_short_and_imports_nothing_of_ours() -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    assert len(lines) <= 60
+    assert not any("dalsegno" in line for line in lines if line.startswith(("import", "from")))
 
 
 @pytest.fixture(autouse=True)

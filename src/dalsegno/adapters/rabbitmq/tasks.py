@@ -32,6 +32,7 @@ from dalsegno.adapters.rabbitmq.foreign_messages import AT, CODE, LONGEST_REASON
 from dalsegno.adapters.rabbitmq.link import Link
 from dalsegno.adapters.rabbitmq.topology import (
     DEAD,
+    EXCHANGE,
     EXECUTION,
     HIGHEST_PRIORITY,
     Topology,
@@ -114,7 +115,9 @@ class RabbitTasks:
         channel = await connection.channel()
         await channel.confirm()
         await channel.declare_queue(MARKER)
+        await channel.declare_exchange(EXCHANGE, "topic")
         await channel.declare_queue(RESULTS)
+        await channel.bind(RESULTS, EXCHANGE, RESULTS)
         channel.on_closed = self._closed
         channel.on_cancelled = self._cancelled
         channel.prefetch(AT_ONCE)
@@ -170,7 +173,9 @@ class RabbitTasks:
 
     async def _declare(self, channel: Channel, queue: str) -> None:
         if queue not in self._declared:
-            await channel.declare_queue(queue_of_tasks(queue), arguments=ARGUMENTS)
+            name = queue_of_tasks(queue)
+            await channel.declare_queue(name, arguments=ARGUMENTS)
+            await channel.bind(name, EXCHANGE, name)
             self._declared.add(queue)
 
     # -- handing out ----------------------------------------------------------------------------------------------
