@@ -126,3 +126,16 @@ def test_older_form_names_execution_and_node_and_writes_its_error_as_a_text() ->
 def test_what_cannot_be_read_is_a_bad_result(body: bytes) -> None:
     with pytest.raises(BadResult):
         read_result(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id": "e.t", "fence": 1, "success": true, "output": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"id": "e.t", "fence": 1, "success": true, "output": "' + b"x" * 10 * 1024 * 1024 + b'"}',
+    ],
+    ids=["nested deeply", "too large"],
+)
+def test_result_beyond_the_limits_is_bad(body: bytes) -> None:
+    with pytest.raises(BadResult):
+        read_result(body)

@@ -176,14 +176,17 @@ class _Error(Struct):
 
 _written = msgspec.json.Decoder(_Written).decode
 LONGEST_MESSAGE = 100_000
+LARGEST_RESULT = 10 * 1024 * 1024
 
 
 def read_result(body: bytes | Raw) -> Result:
     """Read the JSON object of a result. Raises BadResult; unknown fields are ignored."""
+    if len(bytes(body)) > LARGEST_RESULT:
+        raise BadResult(f"the result has {len(bytes(body)):,} bytes, more than {LARGEST_RESULT:,}")
     try:
         written = _written(body)
         failure = None if written.success else _failure(written.error)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
         raise BadResult(f"the result is not the JSON object of a result: {error}") from error
     task, fence = written.id or "", written.fence
     execution, node = written.workflow_execution_id or "", written.node_id or ""
