@@ -14,11 +14,11 @@ import random
 import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from dalsegno.core.trace_ids import span_id, trace_id
 from dalsegno.errors import OperatorError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.failure import Failure
@@ -37,15 +37,6 @@ _wanted: ContextVar[tuple[int, int] | None] = ContextVar("dalsegno_span", defaul
 """Trace and span id of the next span."""
 
 
-def trace_id(execution: str) -> int:
-    """Return the trace id of an execution. Both kinds of ids have 128 bits."""
-    return int(execution, 16) if _is_hex(execution) else _hash(execution, 16)
-
-
-def span_id(name: str) -> int:
-    return _hash(name, 8)
-
-
 def run_span_id(lease: Lease) -> int:
     """Return the id of the span of one attempt to run a token."""
     return span_id(f"{lease.token}/{lease.fence}")
@@ -54,14 +45,6 @@ def run_span_id(lease: Lease) -> int:
 def traceparent_of(lease: Lease) -> str:
     """Return the parent of the spans that a remote run creates."""
     return f"00-{trace_id(lease.execution):032x}-{run_span_id(lease):016x}-01"
-
-
-def _is_hex(name: str) -> bool:
-    return len(name) == 32 and all(each in "0123456789abcdef" for each in name) and name.strip("0") != ""
-
-
-def _hash(name: str, size: int) -> int:
-    return int.from_bytes(blake2b(name.encode(), digest_size=size).digest()) or 1
 
 
 class ExecutionIds:

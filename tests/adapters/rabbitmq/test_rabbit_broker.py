@@ -19,6 +19,7 @@ from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message, Outcome
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
 from dalsegno.adapters.rabbitmq.topology import DEAD, EXECUTION, LADDER, NODE_STATUS
+from dalsegno.core.trace_ids import traceparent
 from dalsegno.errors import BadConfiguration, Unavailable
 from dalsegno.model.token import Lease
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
@@ -129,6 +130,7 @@ async def test_message_names_the_token_and_says_what_is_known_of_it(rig: Rig) ->
         PERSISTENT,
         "application/json",
     )
+    assert properties.headers == {"traceparent": traceparent(RUN)}
     said = json.loads(message.body)
     assert said["token_id"] == "a"
     assert said["execution_id"] == RUN
@@ -273,6 +275,17 @@ async def test_lost_announcement_is_found_by_an_idle_worker(
     broker = await rig.process()
     await rig.stack.apply(start(RUN, token("a")))
     assert [lease.token for lease in await take(broker)] == ["a"]
+
+
+async def test_all_that_was_not_announced_is_claimed_in_a_row(rig: Rig) -> None:
+    """What became ready while RabbitMQ took no messages does not wait until a worker has nothing else to do."""
+    broker = await rig.process()
+    await rig.stack.apply(start(RUN, *(token(f"t{number:02}") for number in range(12))))
+    broker._claim_at_once()
+    seen: set[str] = set()
+    async with asyncio.timeout(broker_module.IDLE_LOOK):
+        while len(seen) < 12:
+            seen |= {lease.token for lease in await take(broker, 5)}
 
 
 async def test_deleted_queue_is_declared_again_and_the_message_sent_again(rig: Rig) -> None:

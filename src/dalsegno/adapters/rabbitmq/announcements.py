@@ -15,6 +15,7 @@ from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
 from dalsegno.adapters.rabbitmq.sender import OutgoingLetter
 from dalsegno.adapters.rabbitmq.topology import EXECUTION, HIGHEST_PRIORITY, execution_queue_name
 from dalsegno.core.graph import token_body
+from dalsegno.core.trace_ids import traceparent
 from dalsegno.model.definition import Definition
 from dalsegno.model.effect import CreateExecution, SpawnToken
 from dalsegno.model.token import DEFAULT_QUEUE, Lease, NewToken
@@ -166,6 +167,7 @@ def _letter(token: ReadyToken, spawned: NewToken | None, definition: DefinitionR
     )
     properties = Properties(
         content_type=JSON,
+        headers={"traceparent": traceparent(token.execution)},
         delivery_mode=PERSISTENT,
         priority=min(max(token.priority, 0), HIGHEST_PRIORITY),
         message_id=token.token[:120],

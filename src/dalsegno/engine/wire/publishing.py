@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from dalsegno.core.graph.token_body import BLOB, OUTPUT, Body, reference
+from dalsegno.core.trace_ids import traceparent
 from dalsegno.core.wire.adoption import WORKFLOW_ID
 from dalsegno.core.wire.statuses import (
     INLINE,
@@ -33,7 +34,7 @@ from dalsegno.core.wire.statuses import (
 )
 from dalsegno.engine.committer import Outage
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.tracing import TRACEPARENT, span_id, trace_id
+from dalsegno.engine.tracing import TRACEPARENT
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.definition import is_adopted_name
 from dalsegno.model.transition import Applied, Transition
@@ -365,7 +366,7 @@ def _confirmed(followed: Followed, statuses: Sequence[Status], count: int) -> in
 
 def _trace_of(execution: str) -> Mapping[str, str]:
     """Return the headers that join readers' spans to the trace of the execution."""
-    return {TRACEPARENT: f"00-{trace_id(execution):032x}-{span_id(execution):016x}-01"}
+    return {TRACEPARENT: traceparent(execution)}
 
 
 def _workflow_id(news: News) -> str:
