@@ -97,7 +97,8 @@ def test_faults_of_rabbitmq_and_workers_lose_nothing(
                 handle.wait(max(began + PATIENCE - time.monotonic(), 0.1))
             except TimeoutError:
                 waits = [f"{wait.kind} {wait.node}: {wait.sentence}" for wait in handle.why()]
-                raise AssertionError(f"execution {handle.id} hangs: {waits}") from None
+                held = client.host.call(holders(client, handle.id))
+                raise AssertionError(f"execution {handle.id} hangs: {waits}; {held}") from None
         seconds = time.monotonic() - began
     wanted = expected(started)
     for key, handle in handles.items():
@@ -117,6 +118,15 @@ def test_faults_of_rabbitmq_and_workers_lose_nothing(
         f"{store}: {dict(faults)}, {len(handles)} executions, the last ended {seconds:.1f} s and was told "
         f"{told:.1f} s after the last fault"
     )
+
+
+async def holders(client: App, execution: str) -> str:
+    """Return who holds the tokens of an execution, and which workers live."""
+    ledger = client.client.stack.ledger
+    found = await ledger.inspect(execution)
+    tokens = [(each.node, each.state, each.owner) for each in found.tokens if each.owner] if found else []
+    workers = [(each.id, each.expires_at - ledger.now(), each.leases) for each in await ledger.workers()]
+    return f"leased: {tokens}; workers: {workers}"
 
 
 async def completions_in(url: str) -> dict[str, set[str]]:
