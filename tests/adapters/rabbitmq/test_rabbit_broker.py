@@ -277,17 +277,6 @@ async def test_lost_announcement_is_found_by_an_idle_worker(
     assert [lease.token for lease in await take(broker)] == ["a"]
 
 
-async def test_all_that_was_not_announced_is_claimed_in_a_row(rig: Rig) -> None:
-    """What became ready while RabbitMQ took no messages does not wait until a worker has nothing else to do."""
-    broker = await rig.process()
-    await rig.stack.apply(start(RUN, *(token(f"t{number:02}") for number in range(12))))
-    broker._claim_at_once()
-    seen: set[str] = set()
-    async with asyncio.timeout(broker_module.IDLE_LOOK):
-        while len(seen) < 12:
-            seen |= {lease.token for lease in await take(broker, 5)}
-
-
 async def test_deleted_queue_is_declared_again_and_the_message_sent_again(rig: Rig) -> None:
     broker = await rig.process()
     channel = await rig.channel()

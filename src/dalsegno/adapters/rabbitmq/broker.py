@@ -13,14 +13,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
-from functools import partial
 
 from msgspec import Struct
 
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
 from dalsegno.adapters.rabbitmq.announcements import KnownTokens, token_of
 from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
-from dalsegno.adapters.rabbitmq.link import Link
 from dalsegno.adapters.rabbitmq.receiver import Receiver
 from dalsegno.adapters.rabbitmq.sender import Sender
 from dalsegno.adapters.rabbitmq.topology import execution_queue_name, fits
@@ -80,7 +78,7 @@ class RabbitBroker:
         """Messages of steps that ended while something was being announced."""
         self._changed = asyncio.Event()
         self._claims_at_once = False
-        """Something is ready in the ledger that no message announces, or may be: RabbitMQ was away."""
+        """Something is ready in the ledger that no message announces."""
         self._bare_take: asyncio.Task[list[Lease]] | None = None
         self._bare_worker: tuple[str, tuple[str, ...]] = ("", ())
         self._repeated: dict[str, float] = {}
@@ -89,10 +87,10 @@ class RabbitBroker:
         self._long: asyncio.TimerHandle | None = None
         self._served: frozenset[str] = frozenset()
         sender.on_answer = self._answered
-        sender.on_ready(self._claim_at_once)
-        sender.link.on_up(partial(self._connected, sender.link))
+        sender.on_ready(self._wake)
+        sender.link.on_up(self._wake)
         sender.link.on_down = self._wake
-        receiver.link.on_up(partial(self._connected, receiver.link))
+        receiver.link.on_up(self._wake)
         receiver.link.on_down = self._wake
         receiver.on_message = self._wake
         foreign.on_free = self._wake
@@ -160,12 +158,6 @@ class RabbitBroker:
         is_special = SYSTEM_QUEUE in self._served and DEFAULT_QUEUE not in self._served
         return is_special and any(token.queue == SYSTEM_QUEUE for token in tokens)
 
-    def _connected(self, link: Link) -> None:
-        """Work that became ready while RabbitMQ was away was not announced."""
-        if link.connections > 1:
-            self._claims_at_once = True
-        self._wake()
-
     def _claim_at_once(self) -> None:
         self._claims_at_once = True
         self._wake()
@@ -185,12 +177,11 @@ class RabbitBroker:
                 leases = self._of_bare_take(worker, queues)
                 if not leases and self._is_usable():
                     await self.receiver.serve(_consumed(queues), limit)
-                    if self._claims_at_once:
-                        leases = await self._claim(worker, queues, limit)
-                    leases = leases or await self._from_messages(worker, limit)
-                    if not leases and loop.time() >= idle_at:
+                    leases = await self._from_messages(worker, limit)
+                    if not leases and (self._claims_at_once or loop.time() >= idle_at):
+                        self._claims_at_once = False
                         idle_at = loop.time() + IDLE_LOOK
-                        leases = await self._claim(worker, queues, limit)
+                        leases = await self.ledger.claim(worker, queues, limit)
                 elif not leases:
                     self._claims_at_once = False
                     self._take_bare(worker, queues, limit)
@@ -205,15 +196,6 @@ class RabbitBroker:
             raise
         finally:
             self.receiver.idle()
-
-    async def _claim(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        """Claim from the ledger what no message announces. While a claim brings all that was asked for there may be
-        more, and the next one follows.
-        """
-        self._claims_at_once = False
-        leases = await self.ledger.claim(worker, queues, limit)
-        self._claims_at_once = self._claims_at_once or len(leases) >= limit
-        return leases
 
     def _is_usable(self) -> bool:
         return self.sender.may_send() and self.receiver.is_ready

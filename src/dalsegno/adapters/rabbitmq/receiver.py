@@ -106,7 +106,7 @@ class Receiver:
             for tag, queue in list(self._consumers.items()):
                 if queue not in wanted:
                     await channel.cancel(tag)
-                    del self._consumers[tag]
+                    self._consumers.pop(tag, None)  # gone already if the channel has closed meanwhile
             for queue in sorted(wanted - set(self._consumers.values())):
                 self._consumers[queue] = queue  # before the call: deliveries may come with its reply
                 await channel.consume(queue, queue, self._received)
