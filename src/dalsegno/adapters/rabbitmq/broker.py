@@ -184,6 +184,7 @@ class RabbitBroker:
                         leases = await self.ledger.claim(worker, queues, limit)
                 elif not leases:
                     self._claims_at_once = False
+                    idle_at = loop.time() + IDLE_LOOK  # the store's broker looks by itself
                     self._take_bare(worker, queues, limit)
                 if leases:
                     self.known.leased(leases)
