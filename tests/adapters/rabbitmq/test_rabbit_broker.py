@@ -357,6 +357,23 @@ async def test_killed_rabbitmq_is_done_without_and_found_again(
     assert await broker.sender.topology.missing(await _connection(rig)) == []
 
 
+async def test_messages_that_wait_while_nothing_can_be_sent_do_not_stop_the_event_loop(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    waiting = asyncio.create_task(broker.take("w1", ["default"], 1))
+    await come_about(lambda: broker.receiver._consumers, "the consumer")
+    [lease] = await waiting
+    broker.receiver.waiting.append(broker._held[lease.token].message)
+    monkeypatch.setattr(broker.sender, "may_send", lambda: False)
+    blocked = asyncio.create_task(broker.take("w1", ["default"], 1))
+    await asyncio.sleep(0.05)  # never returns if the task does not let go
+    assert not blocked.done()
+    blocked.cancel()
+    broker.receiver.waiting.clear()
+
+
 async def _connection(rig: Rig) -> Any:
     return (await rig.channel()).connection
 

@@ -189,7 +189,9 @@ class RabbitBroker:
                 if leases:
                     self.known.leased(leases)
                     return leases
-                if not self.receiver.waiting:
+                if (
+                    not self.receiver.waiting or not self._is_usable()
+                ):  # else the loop would never let others run
                     await self._wait(changed, idle_at)
         except asyncio.CancelledError:
             if self._bare_take is not None:
