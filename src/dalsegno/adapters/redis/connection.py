@@ -143,10 +143,10 @@ class RedisConnection:
     async def transaction(self, *commands: Command) -> list[Any]:
         """Run commands as one transaction; return their replies."""
         with driver_errors(self.url):
-            pipeline = self.client.pipeline(transaction=True)
-            for command in commands:
-                pipeline.execute_command(*command)
-            return await pipeline.execute()
+            async with self.client.pipeline(transaction=True) as pipeline:
+                for command in commands:
+                    pipeline.execute_command(*command)
+                return await pipeline.execute()
 
     async def flush(self) -> None:
         """Send what is left, within a short time."""
@@ -171,10 +171,11 @@ class RedisConnection:
     async def _send_unsent(self) -> None:
         self._has_unsent.clear()
         commands, self._unsent = self._unsent[-MOST_UNSENT:], []
-        pipeline = self.client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        for reply in await pipeline.execute(raise_on_error=False):
+        async with self.client.pipeline(transaction=False) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies = await pipeline.execute(raise_on_error=False)
+        for reply in replies:
             if isinstance(reply, ResponseError):
                 self.warn("Redis refused a command: %s", described(reply))
                 return
