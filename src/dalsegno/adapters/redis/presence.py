@@ -72,12 +72,13 @@ async def living_workers(connection: RedisConnection, *, ours: bool = False) -> 
         keys.append(key)
         if len(keys) >= MOST_WORKERS:
             break
-    pipeline = connection.client.pipeline(transaction=False)
-    for key in keys:
-        pipeline.hgetall(key)
+    async with connection.client.pipeline(transaction=False) as pipeline:
+        for key in keys:
+            pipeline.hgetall(key)
+        read = await pipeline.execute() if keys else []
     found = [
         _worker(key.decode(errors="replace").removeprefix(PREFIX), fields)
-        for key, fields in zip(keys, await pipeline.execute() if keys else [], strict=True)
+        for key, fields in zip(keys, read, strict=True)
         if fields
     ]
     return sorted((each for each in found if ours or OURS not in each.info), key=lambda each: each.id)

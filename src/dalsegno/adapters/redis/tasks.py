@@ -114,17 +114,8 @@ class RedisTasks:
     # -- handing out ----------------------------------------------------------------------------------------------
 
     async def hand_out(self, tasks: Sequence[TaskCopy]) -> Sequence[str]:
-        pipeline = self.connection.client.pipeline(transaction=False)
-        for task in tasks:
-            number, stream = stream_of(task.queue, task.priority)
-            deadline = "" if task.deadline is None else repr(task.deadline)
-            await self._hand_out(
-                keys=[stream, places_of(task.queue)],
-                args=[task.body, _name(task.id, task.fence), number, deadline],
-                client=pipeline,
-            )
         try:
-            replies = await pipeline.execute(raise_on_error=False)
+            replies = await self._send(tasks)
         except BROKEN as error:
             expect_not_cancelled()
             logger.info("tasks cannot be handed out over Redis: %s", described(error))
@@ -135,6 +126,18 @@ class RedisTasks:
                 break
         pairs = zip(tasks, replies, strict=True)
         return [task.id for task, reply in pairs if not isinstance(reply, Exception)]
+
+    async def _send(self, tasks: Sequence[TaskCopy]) -> list[Any]:
+        async with self.connection.client.pipeline(transaction=False) as pipeline:
+            for task in tasks:
+                number, stream = stream_of(task.queue, task.priority)
+                deadline = "" if task.deadline is None else repr(task.deadline)
+                await self._hand_out(
+                    keys=[stream, places_of(task.queue)],
+                    args=[task.body, _name(task.id, task.fence), number, deadline],
+                    client=pipeline,
+                )
+            return await pipeline.execute(raise_on_error=False)
 
     async def withdraw(self, queue: str, copies: Sequence[tuple[str, int]]) -> None:
         if not copies:
@@ -158,13 +161,13 @@ class RedisTasks:
             return None
 
     async def _copies(self, queue: str) -> list[HandedOut]:
-        pipeline = self.connection.client.pipeline(transaction=True)
-        pipeline.hgetall(places_of(queue))
-        for key in streams_of(queue):
-            pipeline.xlen(key)
-            pipeline.xpending_range(key, WORKERS, "-", "+", MOST_PENDING)
-            pipeline.xinfo_groups(key)
-        places, *found = await pipeline.execute(raise_on_error=False)
+        async with self.connection.client.pipeline(transaction=True) as pipeline:
+            pipeline.hgetall(places_of(queue))
+            for key in streams_of(queue):
+                pipeline.xlen(key)
+                pipeline.xpending_range(key, WORKERS, "-", "+", MOST_PENDING)
+                pipeline.xinfo_groups(key)
+            places, *found = await pipeline.execute(raise_on_error=False)
         if isinstance(places, Exception):
             raise places
         streams = [
@@ -189,10 +192,10 @@ class RedisTasks:
         """Return the places whose entry exists: the stream is shorter than what was noted."""
         if not stream.length:
             return []
-        pipeline = self.connection.client.pipeline(transaction=False)
-        for place in places:
-            pipeline.xrange(stream.key, place.entry, place.entry)
-        found = await pipeline.execute()
+        async with self.connection.client.pipeline(transaction=False) as pipeline:
+            for place in places:
+                pipeline.xrange(stream.key, place.entry, place.entry)
+            found = await pipeline.execute()
         return [place for place, entries in zip(places, found, strict=True) if entries]
 
     async def _make_group(self, stream: str, group: str) -> None:
@@ -281,20 +284,21 @@ class RedisTasks:
         self, settle: Settle, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
     ) -> None:
         found = await asyncio.gather(*(self._settled(settle, entry, fields) for entry, fields in entries))
-        pipeline = self.connection.client.pipeline(transaction=True)
-        for (entry, fields), settlement in zip(entries, found, strict=True):
-            if settlement is None:
-                continue
-            if settlement.verdict == "unknown":
-                body = msgspec.json.encode(_texts(fields))
-                letter = self._dead_letters.entry(RESULTS, body, settlement.reason, settlement.code)
-                pipeline.execute_command(*letter)
-            pipeline.xack(RESULTS, ORCHESTRATORS, entry)
-            pipeline.xdel(RESULTS, entry)
-            if settlement.queue:
-                keys = [places_of(settlement.queue), *streams_of(settlement.queue)]
-                await self._remove(keys=keys, args=[_name(settlement.id, settlement.fence)], client=pipeline)
-        await pipeline.execute()
+        async with self.connection.client.pipeline(transaction=True) as pipeline:
+            for (entry, fields), settlement in zip(entries, found, strict=True):
+                if settlement is None:
+                    continue
+                if settlement.verdict == "unknown":
+                    body = msgspec.json.encode(_texts(fields))
+                    letter = self._dead_letters.entry(RESULTS, body, settlement.reason, settlement.code)
+                    pipeline.execute_command(*letter)
+                pipeline.xack(RESULTS, ORCHESTRATORS, entry)
+                pipeline.xdel(RESULTS, entry)
+                if settlement.queue:
+                    keys = [places_of(settlement.queue), *streams_of(settlement.queue)]
+                    name = _name(settlement.id, settlement.fence)
+                    await self._remove(keys=keys, args=[name], client=pipeline)
+            await pipeline.execute()
 
     async def _settled(
         self, settle: Settle, entry: bytes, fields: Mapping[bytes, bytes]
