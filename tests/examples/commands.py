@@ -12,8 +12,8 @@ EXAMPLES = ROOT / "examples"
 TYPE_CACHE = ROOT / ".mypy_cache" / "users"
 """Of the type checker with the options of users, kept between runs."""
 NEEDS_NETWORK = {"fetch.yaml"}
-DEMO = {"demo.py", "demo.yaml", "demo_tasks.py", "resizer.py"}
-"""What has tests of its own: `make demo`, and the remote worker."""
+DEMO = {"demo.py", "demo.yaml", "demo_tasks.py", "resizer.py", "redis_worker.py", "rabbitmq_worker.py"}
+"""What has tests of its own: `make demo`, and the workers of other programs."""
 
 _COMMAND = re.compile(r"^(?:#|//)?\s*(?:[^`]*  )?(dalsegno (?:run|signal|deploy|schedule|worker) .*)$")
 

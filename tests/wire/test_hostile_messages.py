@@ -12,8 +12,8 @@ from tests.loop_gaps import LoopGaps
 from tests.wire.documents import LINEAR, TRIGGER, graph
 from tests.wire.master import Master, message
 
-LONGEST_GAP = 0.1
-"""Seconds of processor time; the bound is 20 ms, but other tests share this machine."""
+LONGEST_GAP = 0.4
+"""Seconds of processor time, of which a quiet machine takes 0.05; other tests share this one."""
 
 
 @pytest.fixture

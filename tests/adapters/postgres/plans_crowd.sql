@@ -94,6 +94,8 @@ INSERT INTO inbox (execution, number, promise, ok, data) SELECT number, 1, 1, tr
 INSERT INTO mailbox (execution, id, name, number, place, taken, data)
 SELECT number, 'signal', 'go', 1, 1, number % 2 = 0, '1' FROM flight;
 
+INSERT INTO publication (execution, confirmed) SELECT id, 1 FROM flight;
+
 INSERT INTO slot_holder (key, execution) SELECT 'key-' || number % 1000, number FROM flight;
 
 INSERT INTO outbox (id, execution, topic, data) SELECT id || '/ended', id, 'ended', '{}' FROM flight;

@@ -35,7 +35,11 @@ LISTING = sorted(name for name in SQL if name.startswith("listing."))
 FREE = {"enable_seqscan": "on"}
 IN_ORDER = {"enable_bitmapscan": "off", "enable_sort": "off"}
 """As snapshot.py sets them for lists: a page is walked in its order."""
-GUESSED = {"leases.claim": {"line"}, "limits.forget_stale_starts": {"limit_start"}}
+GUESSED = {
+    "leases.claim": {"line"},
+    "limits.forget_stale_starts": {"limit_start"},
+    "removal.outdated": {"publication"},
+}
 """What the planner would read if it were free: it takes a span of time that it does not know for a third of a table,
 and hopes to find a row soon. That is one reason why programs forbid it."""
 SOMEBODY = f"{7:012x}{md5(b'7', usedforsecurity=False).hexdigest()[:20]}"

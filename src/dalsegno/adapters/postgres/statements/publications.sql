@@ -72,13 +72,8 @@ ORDER BY wanted.id, found.seq;
 
 -- :name unfinished
 -- The next marks, by id, and whether their executions have events that are not confirmed.
-SELECT page.execution, flight.id IS NULL OR flight.seq > page.confirmed
-FROM (
-    SELECT execution, confirmed
-    FROM publication
-    WHERE execution > $1
-    ORDER BY execution
-    LIMIT $2
-) AS page
-LEFT JOIN flight ON flight.id = page.execution
-ORDER BY page.execution;
+SELECT execution, coalesce((SELECT seq FROM flight WHERE id = publication.execution) > confirmed, true)
+FROM publication
+WHERE execution > $1
+ORDER BY execution
+LIMIT $2;

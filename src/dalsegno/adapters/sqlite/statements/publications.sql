@@ -35,13 +35,8 @@ FROM (
 
 -- :name unfinished
 -- The next marks, by id, and whether their executions have events that are not confirmed.
-SELECT page.execution, flight.id IS NULL OR flight.seq > page.confirmed
-FROM (
-    SELECT execution, confirmed
-    FROM publication
-    WHERE execution > ?
-    ORDER BY execution
-    LIMIT ?
-) AS page
-LEFT JOIN flight ON flight.id = page.execution
-ORDER BY page.execution;
+SELECT execution, coalesce((SELECT seq FROM flight WHERE id = publication.execution) > confirmed, true)
+FROM publication
+WHERE execution > ?
+ORDER BY execution
+LIMIT ?;
