@@ -50,7 +50,7 @@ def test_program_of_the_readme_is_run_once_and_imported_often(programs: Programs
         assert (code, len(json.loads(out)["executions"])) == (0, 1)
 
 
-def test_program_without_the_guard_is_refused_with_its_line(invoke: Invoke, folder: Path) -> None:
+def test_program_without_the_guard_is_refused_with_its_line(programs: Programs, folder: Path) -> None:
     text = program_of_readme().replace(GUARD, "if True:")
     write(folder, orders_py=text)
     line = text.splitlines().index("    with app.running():  # worker and timers of this process") + 1
@@ -59,10 +59,10 @@ def test_program_without_the_guard_is_refused_with_its_line(invoke: Invoke, fold
         ("run", "orders.py:order"),
         ("ls", "--app", "orders.py"),
     ):
-        result = invoke(*arguments)
-        assert result.exit_code == 2
-        assert f"orders.py:{line} runs its application while 'orders' is imported" in result.stderr
-        assert GUARD in result.stderr
+        code, _, err = programs.begin(*arguments).finish()
+        assert code == 2
+        assert f"orders.py:{line} runs its application while 'orders' is imported" in " ".join(err.split())
+        assert GUARD in " ".join(err.split())
     assert not (folder / "orders.db").exists()
 
 
