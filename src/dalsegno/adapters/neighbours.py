@@ -1,6 +1,6 @@
 """Hints between the processes of one store, for every adapter that can send a message to all of them.
 
-The rules of who is told what are the same for each channel: PostgreSQL's notifications and the publications of Redis.
+The same rules apply to each channel: notifications of PostgreSQL and pub/sub of Redis.
 """
 
 from __future__ import annotations

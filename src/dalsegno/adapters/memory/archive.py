@@ -32,7 +32,7 @@ from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.clock import Clock
 
 UNPUBLISHED = 7 * 86_400.0
-"""Seconds for which an execution stays longer whose completion is not published: nobody would read it later."""
+"""Extra seconds for which retention keeps an execution whose completion is not published yet."""
 
 
 class MemoryArchive:

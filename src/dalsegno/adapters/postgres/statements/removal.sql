@@ -22,7 +22,7 @@
 -- Executions that ended in one of these states past their retention time, oldest ending first. Excluded are those
 -- whose ending is not delivered yet, because the delivery reads the result, and those whose clean-up is a dead
 -- letter, or continues in another execution that may still need their state. One whose completion is not published
--- stays for seven days more: nobody would read it later.
+-- stays for seven days more.
 SELECT found.number
 FROM unnest($1::text[]) AS wanted (state)
 CROSS JOIN LATERAL (

@@ -22,7 +22,7 @@
 -- yet, because the delivery reads the result, and those whose clean-up is a dead letter, or continues in another
 -- execution that may still need their state. With the number of events of those that were swept (the others have
 -- none here), and one for each 16 KiB that they have stored: an estimate of how much there is to remove. One whose
--- completion is not published stays for seven days more: nobody would read it later.
+-- completion is not published stays for seven days more.
 SELECT number, id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
 ), 0)
