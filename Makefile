@@ -109,8 +109,19 @@ format: $(DEV)  ## format the code and mend what can be mended
 servers:
 	@tests/servers/ensure
 
+# Workers that import what nobody has compiled yet would each compile all of it: one process does it beside the gates.
+.PHONY: compiled
+compiled: $(DEV)
+	@[ -e $(VENV)/.compiled ] && exit 0
+	$(PYTHON) -m pytest --collect-only -qq >/dev/null 2>&1 || exit 0  # the test run tells what is wrong
+	touch $(VENV)/.compiled
+
+.PHONY: gates
+gates: $(DEV)
+	@$(MAKE) -j 2 check compiled
+
 .PHONY: test
-test: servers check  ## all static gates, then all tests but chaos and soak
+test: servers gates  ## all static gates, then all tests but chaos and soak
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: coverage
@@ -119,15 +130,16 @@ coverage: $(DEV) servers  ## the tests with the coverage floor of the pure packa
 
 .PHONY: chaos
 chaos: $(DEV) servers  ## kill workers and servers under load, for minutes
-	@$(PYTHON) -m pytest -m chaos $(ARGS)
+	@$(PYTHON) -m pytest -m chaos -o faulthandler_timeout=3600 $(ARGS)
 
 .PHONY: soak
 soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), long property tests
 	@$(PYTHON) -m dalsegno.testing.simulation --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m dalsegno.testing.simulation --scripts --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
-	DALSEGNO_MATRIX=full $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/scenarios tests/server
+	DALSEGNO_MATRIX=full $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/scenarios tests/server tests/engine
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/lang tests/python -k fuzz
+	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $$(grep -rl --include="*.py" @examples tests | grep -v fuzz)
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/simulation
 	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py
 

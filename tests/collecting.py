@@ -8,21 +8,24 @@ pytest-xdist gives each worker one stretch of the list to begin with. Tests that
 killed, for a load to end, for a lease to run out) come first: the first worker waits, and the others use the
 processors meanwhile.
 
-A scenario, and a call of the HTTP API, is tried on SQLite and on one other store, PostgreSQL or memory: of two tests
-one has this, one that. The rules are the same code on each, and the contract suite holds for each whole. With
-``DALSEGNO_MATRIX=full``, as `make soak` has it, all of them run, and so does what is named by its node id.
+A scenario, a call of the HTTP API and what the engine does are tried on SQLite and on one other store, PostgreSQL or
+memory: of three tests one has this, two that, for a test takes ten times as long on PostgreSQL. The rules are the same
+code on each, and the contract suite holds for each whole. Some run on a store with a broker, too. With
+``DALSEGNO_MATRIX=full``, as `make soak` has it, all of them run on all stacks. What is named by its node id runs on all
+three stores.
 """
 
 from __future__ import annotations
 
 import gc
-import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from zlib import crc32
 
 import pytest
+
+from tests.stacks import STORES, is_full, stacks_of
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,17 +56,33 @@ WAITING = (
 """Folders and files whose tests wait for most of their time."""
 
 
-CROSSED = ("tests/scenarios/", "tests/server/")
+CROSSED = ("tests/scenarios/", "tests/server/", "tests/engine/")
 """Folders whose tests run on stores that take turns."""
 STORE = re.compile(r"(?<=[\[-])(memory|sqlite|postgres)(?=[\]-])")
 """A store among the parameters in a node id."""
+BROKER = re.compile(r"_(?:rabbitmq|redis)(?=[\]-])")
+"""A stack with a broker."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let a test that runs on all stores run on its stacks."""
+    definition = metafunc.definition
+    fixtures = metafunc._arg2fixturedefs.get("store_url", ())
+    if not fixtures or fixtures[-1].params is not STORES or not definition.nodeid.startswith(CROSSED):
+        return
+    names = [mark.args[0] for mark in definition.iter_markers("parametrize")]
+    if not any("store_url" in (each.split(",") if isinstance(each, str) else each) for each in names):
+        stacks = stacks_of(definition.nodeid)
+        definition.add_marker(pytest.mark.parametrize("store_url", stacks, indirect=True))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
-    if os.environ.get("DALSEGNO_MATRIX") == "full" or any("::" in name for name in config.args):
+    if is_full() or any("::" in name for name in config.args):
         return
-    left = left_to_others(item.nodeid for item in items)
+    nodes = [item.nodeid for item in items]
+    left = left_to_others(nodes) | beyond_two(nodes)
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
@@ -76,7 +95,20 @@ def left_to_others(nodes: Iterable[str]) -> set[str]:
         if node.startswith(CROSSED) and (found := STORE.findall(node)) and len(found) == 1:
             stores[STORE.sub("*", node)][found[0]] = node
     return {
-        nodes_by_store[("memory", "postgres")[crc32(test.encode()) % 2]]
+        nodes_by_store["postgres" if crc32(test.encode()) % 3 else "memory"]
         for test, nodes_by_store in stores.items()
         if len(nodes_by_store) == 3
     }
+
+
+def beyond_two(nodes: Iterable[str]) -> set[str]:
+    """The node ids of a test function with a broker beside the store, but for two of its parameters."""
+    found: set[str] = set()
+    counts: Counter[str] = Counter()
+    for node in nodes:
+        if BROKER.search(node):
+            function = node.partition("[")[0]
+            counts[function] += 1
+            if counts[function] > 2:
+                found.add(node)
+    return found

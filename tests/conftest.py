@@ -22,6 +22,9 @@ def use_memory() -> None:
 
 use_memory()
 
+# Processes that tests start use each other's compiled code: without it each start takes seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 pytest_plugins = [
     "tests.collecting",
     "tests.command_line",

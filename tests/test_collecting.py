@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tests.collecting import left_to_others
+import pytest
+
+from tests.collecting import beyond_two, left_to_others
+from tests.stacks import WITH_BROKERS, stacks_of
 
 STORES = ("memory", "sqlite", "postgres")
 
@@ -17,7 +20,8 @@ def test_sqlite_is_never_left_out_and_the_others_take_turns() -> None:
     assert len(left) == 100
     counts = {store: sum(node.endswith(f"[{store}]") for node in left) for store in STORES}
     assert counts["sqlite"] == 0
-    assert min(counts["memory"], counts["postgres"]) > 30
+    assert counts["memory"] > 25
+    assert counts["postgres"] > 55
 
 
 def test_other_parameters_take_turns_on_their_own() -> None:
@@ -35,3 +39,19 @@ def test_what_runs_on_two_stores_or_belongs_elsewhere_is_kept() -> None:
         "tests/scenarios/test_a.py::test_plain",
     ]
     assert left_to_others(nodes) == set()
+
+
+def test_some_functions_run_with_a_broker_in_a_build_and_all_with_the_full_matrix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    functions = [f"tests/scenarios/test_a.py::test_{number}" for number in range(1_000)]
+    found = [stack for function in functions for stack in stacks_of(function) if stack in WITH_BROKERS]
+    assert 20 < len(found) < 80
+    assert set(found) == set(WITH_BROKERS)
+    monkeypatch.setenv("DALSEGNO_MATRIX", "full")
+    assert stacks_of(functions[0]) == (*STORES, *WITH_BROKERS)
+
+
+def test_two_parameters_of_a_function_run_with_a_broker() -> None:
+    nodes = [f"tests/server/test_a.py::test[postgres_redis-{case}]" for case in range(5)]
+    assert beyond_two([*nodes, "tests/server/test_a.py::test[postgres-1]"]) == set(nodes[2:])

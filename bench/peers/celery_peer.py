@@ -1,6 +1,6 @@
-"""Celery does the work. Runs in Celery's environment: ``python celery_peer.py WORKLOAD URL SIZES-AS-JSON``.
+"""Celery does the work. Runs in Celery's environment: ``python celery_peer.py WORKLOAD RESULTS SIZES-AS-JSON``.
 
-The worker imports this file too, and finds Redis by ``PEER_REDIS``.
+The worker imports this file too. Both find their servers by ``PEER_RESULTS`` and ``PEER_BROKER``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from peer_report import Report, report
 
 PATIENCE = 600
 
-app = Celery("celery_peer", broker=os.environ.get("PEER_REDIS"), backend=os.environ.get("PEER_REDIS"))
+app = Celery("celery_peer", broker=os.environ["PEER_BROKER"], backend=os.environ["PEER_RESULTS"])
+if os.environ["PEER_BROKER"].startswith("amqp"):
+    app.conf.broker_transport_options = {"confirm_publish": True}
 app.conf.update(
+    task_default_delivery_mode="persistent",
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     broker_connection_retry_on_startup=True,
@@ -100,9 +103,7 @@ def worker() -> Iterator[None]:
         process.wait(timeout=30)
 
 
-def main(workload: str, url: str, sizes: str) -> None:
-    os.environ["PEER_REDIS"] = url
-    app.conf.update(broker_url=url, result_backend=url)
+def main(workload: str, sizes: str) -> None:
     with worker():
         measured = globals()[workload](**json.loads(sizes))
     print(json.dumps(measured), flush=True)
@@ -112,4 +113,4 @@ if __name__ == "__main__":
     # By its own name, so that its tasks bear the names under which the worker knows them.
     from celery_peer import main as run
 
-    run(*sys.argv[1:])
+    run(sys.argv[1], sys.argv[3])

@@ -12,6 +12,7 @@ from pathlib import Path
 REQUIREMENTS = {
     "dbos": ("dbos==3.3.0",),
     "celery": ("celery[redis]==5.7.0",),
+    "dramatiq": ("dramatiq[redis,rabbitmq]==2.2.1",),
 }
 
 
@@ -30,7 +31,7 @@ def interpreter(peer: str, cache: Path) -> Path:
     stamp = folder / "installed"
     if not stamp.exists():
         print(f"making the environment of {peer} in {folder}", file=sys.stderr)
-        venv.create(folder, clear=True, with_pip=True)
+        venv.create(folder, clear=True)
         _install(folder, REQUIREMENTS[peer])
         stamp.touch()
     return folder / "bin" / "python"
@@ -44,7 +45,8 @@ def folder_name(peer: str) -> str:
 
 def _install(folder: Path, requirements: tuple[str, ...]) -> None:
     python = str(folder / "bin" / "python")
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet"]
+    command.append("--disable-pip-version-check")
     done = subprocess.run([*command, *requirements], capture_output=True, text=True, check=False)
     if done.returncode:
         raise EnvironmentFailed(f"pip could not install {' '.join(requirements)}\n{done.stderr[-2000:]}")

@@ -1,4 +1,7 @@
-"""Dal Segno, DBOS and Celery with the same work in the same minutes: ``python -m bench.peers.run``. See README.md."""
+"""Dal Segno, DBOS, Celery and Dramatiq with the same work in the same minutes. See README.md.
+
+python -m bench.peers.run
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from typing import Any
 from bench.peers.environments import REQUIREMENTS, EnvironmentFailed, default_cache, interpreter
 from bench.peers.figures import Figures, NoFigures, middle, read, table
 from bench.peers.servers import Servers
+from dalsegno.wiring import BROKER_VARIABLE
 
 HERE = Path(__file__).parent
 PATIENCE = 900.0
@@ -32,8 +36,11 @@ class ContenderFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Contender:
     store: Callable[[Servers], str]
+    """Of Celery and Dramatiq: where results are."""
     peer: str | None
     """Whose environment and script; None is ourselves."""
+    broker: Callable[[Servers], str] | None = None
+    """None: the store brings the work."""
 
 
 CONTENDERS = {
@@ -41,7 +48,12 @@ CONTENDERS = {
     "dalsegno-sqlite": Contender(Servers.sqlite, None),
     "dbos-postgres": Contender(Servers.postgres, "dbos"),
     "dbos-sqlite": Contender(Servers.sqlite, "dbos"),
-    "celery-redis": Contender(Servers.redis, "celery"),
+    "dalsegno-redis": Contender(Servers.postgres, None, Servers.redis),
+    "celery-redis": Contender(Servers.redis, "celery", Servers.redis),
+    "dramatiq-redis": Contender(Servers.redis, "dramatiq", Servers.redis),
+    "dalsegno-rabbitmq": Contender(Servers.postgres, None, Servers.rabbitmq),
+    "celery-rabbitmq": Contender(Servers.redis, "celery", Servers.rabbitmq),
+    "dramatiq-rabbitmq": Contender(Servers.redis, "dramatiq", Servers.rabbitmq),
 }
 
 
@@ -53,9 +65,18 @@ def command(contender: Contender, workload: str, url: str, sizes: Sizes, cache: 
     return [str(interpreter(contender.peer, cache)), str(script), workload, url, json.dumps(sizes)]
 
 
-def measure(words: list[str], folder: Path) -> Figures:
+def variables(contender: Contender, url: str, broker: str | None) -> dict[str, str]:
+    """How a contender is told of its broker."""
+    if broker is None:
+        return {}
+    if contender.peer is None:
+        return {BROKER_VARIABLE: broker}
+    return {"PEER_RESULTS": url, "PEER_BROKER": broker}
+
+
+def measure(words: list[str], folder: Path, told: Mapping[str, str]) -> Figures:
     """Runs one contender in a process group of its own, so that nothing of it is left."""
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore", **told}
     cpu_before = cpu_of_children()
     process = subprocess.Popen(
         words,
@@ -95,10 +116,10 @@ def measure_all(chosen: argparse.Namespace, servers: Servers, workload: str) -> 
         print(f"{workload}: {name}" + (f", turn {turn + 1}" if chosen.repeat > 1 else ""), file=sys.stderr)
         contender = CONTENDERS[name]
         try:
-            words = command(
-                contender, workload, contender.store(servers), sizes_of(chosen, workload), chosen.cache
-            )
-            runs[name].append(measure(words, chosen.cache))
+            url = contender.store(servers)
+            broker = contender.broker(servers) if contender.broker is not None else None
+            words = command(contender, workload, url, sizes_of(chosen, workload), chosen.cache)
+            runs[name].append(measure(words, chosen.cache, variables(contender, url, broker)))
         except (ContenderFailed, EnvironmentFailed, NoFigures) as error:
             print(error, file=sys.stderr)
             failed[name] = str(error).partition("\n")[0]

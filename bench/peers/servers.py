@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.servers.postgres import PostgresServer, make_template
+from tests.servers.rabbitmq import RabbitServer
 from tests.servers.redis import RedisServer
 from tests.servers.workspace import Workspace
 
@@ -21,6 +22,7 @@ class Servers:
         self._numbers = itertools.count(1)
         self._postgres: PostgresServer | None = None
         self._redis: RedisServer | None = None
+        self._rabbitmq: RabbitServer | None = None
 
     def __enter__(self) -> Self:
         self._workspace = Workspace()
@@ -47,6 +49,11 @@ class Servers:
             self._redis = self._stack.enter_context(server)
         self._redis.flush()
         return self._redis.url
+
+    def rabbitmq(self) -> str:
+        if self._rabbitmq is None:
+            self._rabbitmq = self._stack.enter_context(RabbitServer(self._folder("rabbitmq")))
+        return self._rabbitmq.create_vhost(f"bench_{next(self._numbers)}")
 
     def _folder(self, kind: str) -> Path:
         return self._workspace.new_folder(kind)

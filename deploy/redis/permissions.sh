@@ -47,7 +47,7 @@ if [[ -n $TASK_WORKER ]]; then
 	queues=()
 	set -f; for queue in $TASK_QUEUES; do queues+=("~tasks:$queue"); done
 	user "$TASK_WORKER" "${queues[@]}" '~wf:stream:results' '~worker:*' \
-		+@connection +xgroup +xreadgroup +xautoclaim +xclaim +xack +xdel +xadd +xlen +hset +hget +hgetall +expire +del
+		+@connection +@transaction +xgroup +xreadgroup +xautoclaim +xclaim +xack +xdel +xadd +xlen +hset +hget +hgetall +expire +del
 fi
 if [[ $(redis ACL SAVE 2>&1) != OK && $(redis CONFIG REWRITE 2>&1) != OK ]]; then
 	echo "these users last until Redis restarts: it has neither an aclfile nor a configuration file to write them to" >&2

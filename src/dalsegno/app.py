@@ -11,8 +11,8 @@ from dalsegno.admin.triggers import settle_when_deployed, triggers_of
 from dalsegno.core.scripts.task_options import child_options
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
-from dalsegno.engine.option_names import refuses_unknown_options
+from dalsegno.engine.executions import ExecutionFilters, filter_of
+from dalsegno.engine.options import Duration, Moment, read_duration, refuses_unknown_options
 from dalsegno.engine.remote.distribution import TaskDistribution
 from dalsegno.engine.scripts.programs import compile_checked
 from dalsegno.engine.scripts.python_workflows import Workflows
@@ -21,7 +21,6 @@ from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.steps.tasks import Task, Tasks, make_remote_task, make_task
 from dalsegno.engine.subprocesses.large_responses import LargeResponses
-from dalsegno.engine.times import Duration, Moment, read_duration
 from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.event_loop_host import Host
 from dalsegno.graph.documents.header import front_matter_limit

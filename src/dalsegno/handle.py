@@ -18,12 +18,12 @@ from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
+from dalsegno.engine.options import Duration, read_duration
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.engine.starting.caller_connections import async_connection, plain_connection
 from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.engine.times import Duration, read_duration
 from dalsegno.errors import DalSegnoError, InvalidInput, UsageError, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.lang.python import DurableTask, DurableWorkflow

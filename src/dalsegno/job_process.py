@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from dalsegno.core.foreign_tasks import packed_result
 from dalsegno.core.json_fields import Shape, packed_fields, read_delivery, source_parts
 from dalsegno.core.values import value_digest
 from dalsegno.core.wire.execution_message import read_apart
@@ -33,8 +34,8 @@ from dalsegno.engine.scripts.programs import (
     definition_hash,
     examine,
 )
+from dalsegno.engine.subprocesses.examination import TypeSpec, WiderCatalog, node_spec
 from dalsegno.engine.subprocesses.job_pool import LENGTH
-from dalsegno.engine.subprocesses.node_types import TypeSpec, WiderCatalog, node_spec
 from dalsegno.engine.wire.carried import Carried, compile_carried
 from dalsegno.errors import DalSegnoError, Finding, InvalidDefinition, InvalidInput
 from dalsegno.graph.build import Compiled, content_of, load_graph
@@ -298,6 +299,11 @@ def _response(*arguments: Any) -> bytes:
         return body_json(*arguments)
 
 
+def _result(body: bytes) -> dict[str, Any]:
+    with _no_collections():
+        return packed_result(body)
+
+
 def _page(*arguments: Any) -> dict[str, Any]:
     with _no_collections():
         return page_json(*arguments)
@@ -339,6 +345,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "parts": stored_part_hashes,
     "prepare": _prepare,
     "response": _response,
+    "result": _result,
     "source_parts": source_parts,
     "text": _text,
     "validate": _validate,

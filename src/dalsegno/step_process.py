@@ -27,7 +27,7 @@ from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import OnlyRendered, PassesThrough, Runner
 from dalsegno.engine.steps.values import Loader, Storage
-from dalsegno.engine.subprocesses.examination import value_of
+from dalsegno.engine.subprocesses.examination import TypeSpec, node_spec, value_of
 from dalsegno.engine.subprocesses.heavy_steps import (
     PATIENCE,
     Ask,
@@ -42,7 +42,6 @@ from dalsegno.engine.subprocesses.heavy_steps import (
     is_script,
 )
 from dalsegno.engine.subprocesses.job_pool import LENGTH
-from dalsegno.engine.subprocesses.node_types import TypeSpec, node_spec
 from dalsegno.job_process import confine
 from dalsegno.model.barrier import LeftView, SlotView
 from dalsegno.model.definition import Definition

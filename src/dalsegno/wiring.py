@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypedDict, cast, get_args
@@ -146,8 +146,8 @@ class RedisParts(TypedDict):
 class ChosenServers:
     """The servers besides the store's. ``broker``: None for the store's own."""
 
-    broker: str | None
-    redis: str | None
+    broker: str | None = field(repr=False)
+    redis: str | None = field(repr=False)
 
     @property
     def has_redis_broker(self) -> bool:
@@ -220,15 +220,15 @@ def _memory(url: str, clock: Clock) -> Stack:
     limits = memory.MemoryLimits(store, clock)
     publications = memory.MemoryPublications(store, clock)
     return Stack(
-        url,
-        ledger,
-        broker,
-        archive,
-        blobs,
-        records,
-        clock,
-        broker.close,
-        limits,
+        url=url,
+        ledger=ledger,
+        broker=broker,
+        archive=archive,
+        blobs=blobs,
+        records=records,
+        clock=clock,
+        close=broker.close,
+        limits=limits,
         publications=publications,
     )
 
@@ -254,15 +254,15 @@ async def _sqlite(url: str, clock: Clock) -> Stack:
     limits = sqlite.SqliteLimits(store)
     transactions = sqlite.SqliteTransactions(store)
     return Stack(
-        url,
-        ledger,
-        broker,
-        archive,
-        blobs,
-        records,
-        clock,
-        close,
-        limits,
+        url=url,
+        ledger=ledger,
+        broker=broker,
+        archive=archive,
+        blobs=blobs,
+        records=records,
+        clock=clock,
+        close=close,
+        limits=limits,
         watch=watch,
         transactions=transactions,
         expect_writable=store.expect_writable,
@@ -298,15 +298,15 @@ async def _postgres(url: str, clock: Clock | None, *, is_broker: bool) -> Stack:
         await ledger.close()
 
     return Stack(
-        shown_url(url),
-        ledger,
-        broker,
-        postgres.PostgresArchive(store),
-        postgres.PostgresBlobs(store),
-        postgres.PostgresRecords(store),
-        store,
-        close,
-        postgres.PostgresLimits(store),
+        url=shown_url(url),
+        ledger=ledger,
+        broker=broker,
+        archive=postgres.PostgresArchive(store),
+        blobs=postgres.PostgresBlobs(store),
+        records=postgres.PostgresRecords(store),
+        clock=store,
+        close=close,
+        limits=postgres.PostgresLimits(store),
         neighbours=neighbours,
         watch=None if is_broker else postgres.PostgresWatch(neighbours),
         transactions=transactions,

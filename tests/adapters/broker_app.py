@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import httpx
 
 from dalsegno import App
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.remote.carrier import DistributionSettings
 from dalsegno.engine.remote.distribution import TaskDistribution
 from dalsegno.ports.stack import Stack
+from dalsegno.server import ServerSettings
+from dalsegno.server.application import create_application
 from dalsegno.wiring import open_stack
 from tests.waiting import come_about
 
@@ -48,6 +53,25 @@ class BrokerApp(App):
         engine.distribution = self.distribution
         return engine
 
+    @asynccontextmanager
+    async def deployed(self) -> AsyncIterator[Self]:
+        """Run without a worker of ours, with the graph deployed."""
+        async with self.running(worker=False):
+            await self.adeploy(GRAPH)
+            yield self
+
+    @asynccontextmanager
+    async def served(self) -> AsyncIterator[httpx.AsyncClient]:
+        """Run inside a server; what it answers is read over HTTP."""
+        application = create_application(self, ServerSettings())
+        transport = httpx.ASGITransport(application)
+        async with (
+            application.router.lifespan_context(application),
+            httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as http,
+        ):
+            await self.adeploy(GRAPH)
+            yield http
+
     @property
     def results(self) -> Mapping[str, int]:
         return self.distribution.carriers[0].results.counts
@@ -74,6 +98,10 @@ class BrokerApp(App):
         handle = await self.with_options(priority=priority).astart("thumbnails", file=name)
         return handle.id
 
+    async def is_handed_out(self, execution: str) -> bool:
+        found = await self.client.stack.ledger.inspect(execution)
+        return found is not None and any(token.state == "leased" for token in found.tokens)
+
     async def output(self, execution: str) -> Any:
         return (await self.client.context(execution))["$resize"]
 
@@ -81,6 +109,15 @@ class BrokerApp(App):
         view = await self.client.stack.archive.execution(execution)
         assert view is not None
         return view.state
+
+
+async def health(http: httpx.AsyncClient) -> dict[str, Any]:
+    return {part["name"]: part for part in (await http.get("/v1/health")).json()["parts"]}
+
+
+async def foreign_workers(http: httpx.AsyncClient) -> list[dict[str, Any]]:
+    workers = (await http.get("/v1/workers")).json()["workers"]
+    return [each for each in workers if each["kind"] == "remote"]
 
 
 async def ended(app: BrokerApp, execution: str) -> str:
@@ -93,3 +130,9 @@ async def ended(app: BrokerApp, execution: str) -> str:
 
     await come_about(look, f"execution {execution} ends")
     return state
+
+
+async def result_of(app: BrokerApp, execution: str) -> Any:
+    """Return the output of the node after the execution is completed."""
+    assert await ended(app, execution) == "COMPLETED"
+    return await app.output(execution)

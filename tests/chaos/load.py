@@ -29,6 +29,7 @@ class Load:
     count: int
     seconds: float
     chance: random.Random
+    kinds: tuple[str, ...] = KINDS
     started: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Kind and number, by execution."""
     accepted: dict[str, str] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Load:
     async def _start(self, client: Client, gate: asyncio.Semaphore, number: int) -> None:
         """The number makes each start's idempotency key: however often it is sent, it is one."""
         try:
-            kind = self.chance.choice(KINDS)
+            kind = self.chance.choice(self.kinds)
             starter = client.with_options(idempotency_key=f"load-{number}")
             handle = await starter.astart(kind, mixed.payload(kind, number))
             assert handle.id not in self.started, "two starts gave the same execution"

@@ -1,15 +1,19 @@
-"""Graphs, scripts, Python workflows, transactional steps and limits, for processes that come and go on PostgreSQL."""
+"""Graphs, scripts, Python workflows, transactional steps and limits, for processes that come and go on PostgreSQL, and
+a graph with a task for programs elsewhere.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from dalsegno import App, NodeContext, gather, sleep
 from dalsegno.engine.settings import EngineLimits, EngineSettings
 from tests.chaos import workload
+from tests.scenarios.documents import graph, task
 
 LEASE = 5.0
 UNCOUNTED = 1_000_000
@@ -34,7 +38,33 @@ LANES = 4
 BOOKINGS = "CREATE TABLE public.booked (number bigint NOT NULL)"
 """Without a key: what is done twice is in it twice."""
 
+RUNS = "DALSEGNO_TEST_RUNS"
+"""The file in which each run of the task ``count`` leaves a line."""
+FOREIGN = "images"
+"""The queue of workers that are not ours."""
+_COUNTED = task("count", "{{ $trigger.n }}")
+COUNTED = graph(
+    "one > two > resize > three",
+    {
+        "one": _COUNTED,
+        "two": _COUNTED,
+        "resize": task("resize", {"file": "{{ `${$trigger.n}.png` }}", "tenths": 0}, queue=FOREIGN),
+        "three": _COUNTED,
+    },
+    name="counted",
+    output="$resize.file",
+)
+
 app = workload.register(App("memory:"), moment=MOMENT)
+
+
+@app.task
+async def count(ctx: NodeContext, number: int) -> int:
+    file = os.open(os.environ[RUNS], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(file, f"{ctx.idempotency_key}\n".encode())
+    os.close(file)
+    await asyncio.sleep(MOMENT)
+    return number
 
 
 @app.task
@@ -108,16 +138,25 @@ def expected_narrow(number: int) -> int:
     return (number + 1) * 2 + number * 2
 
 
+def expected_counted(number: int) -> str:
+    return f"{number}-small.png"
+
+
 def is_fleeting(kind: str, number: int) -> bool:
     """Cancelled at once, while it stands in line or is just being claimed."""
     return kind == "narrow" and number % 3 == 0
 
 
-EXPECTED = {"order": expected_order, "booking": expected_booking, "narrow": expected_narrow}
+EXPECTED: dict[str, Callable[[int], Any]] = {
+    "order": expected_order,
+    "booking": expected_booking,
+    "narrow": expected_narrow,
+    "counted": expected_counted,
+}
 
 
 def payload(kind: str, number: int) -> Any:
-    if kind == "order":
+    if kind in ("order", "counted"):
         return {"n": number}
     if kind == "narrow":
         return {"lane": f"lane-{number % LANES}", "number": number}

@@ -67,12 +67,9 @@ def invoke() -> Invoke:
 
 
 @pytest.fixture
-def programs(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+def programs(tmp_path: Path) -> Iterator[Programs]:
     """The program in processes of its own; those still alive at the end are killed."""
-    # Compiled code is shared between the processes: without it each start takes seconds.
-    cache = tmp_path_factory.getbasetemp().parent / "bytecode"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     running: list[Program] = []
-    yield Programs(tmp_path, {**environment, "PYTHONPYCACHEPREFIX": str(cache), "COLUMNS": "80"}, running)
+    yield Programs(tmp_path, {**os.environ, "COLUMNS": "80"}, running)
     for program in running:
         program.end()

@@ -68,18 +68,20 @@ class Programs:
 
     def begin(self, *arguments: str, **environment: str) -> Program:
         """Forked by a process that has imported everything; `interpreted` starts an interpreter."""
-        whole = {**self.environment, **environment}
-        if not can_be_forked(whole):
+        if not can_be_forked({**self.environment, **environment}):
             return self.interpreted(*arguments, **environment)
+        return self.forked("dalsegno", *arguments, **environment)
+
+    def forked(self, module: str, *arguments: str, **environment: str) -> Program:
+        """A module, or a file of the folder."""
         process = Forked(
-            "dalsegno",
+            module,
             arguments,
             cwd=self.folder,
-            env=whole,
+            env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
         return self._running(process)
 

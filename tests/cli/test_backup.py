@@ -108,6 +108,7 @@ def test_a_file_that_exists_is_not_overwritten(folder: Path, invoke: Invoke) -> 
 
     assert told.exit_code == 2
     assert "copy.db exists, and is not overwritten" in told.stderr
+    assert "dalsegno show" not in told.stderr, "it is about no execution"
     assert (folder / "copy.db").read_text() == "dear"
 
 

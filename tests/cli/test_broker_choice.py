@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,21 @@ def test_workflow_runs_and_doctor_names_redis_also_when_it_is_away(
     status, detail = redis_check(invoke, private_redis.url)
     assert status == "warn"
     assert "cannot be reached" in detail
+
+
+def test_doctor_names_a_broker_that_refuses_the_login_and_looks_at_the_rest(
+    invoke: Invoke, folder: Path, redis_factory: Callable[..., RedisServer]
+) -> None:
+    write(folder, hello_yaml=HELLO)
+    assert invoke("run", "hello.yaml").exit_code == 0
+    server = redis_factory(password="right")
+    found = invoke("doctor", "--json", "--broker", server.url_of(":sekret"))
+    checks = {check["name"]: check for check in json.loads(found.stdout)["checks"]}
+    assert checks["broker"]["status"] == "fail"
+    assert "refuses this user" in checks["broker"]["detail"]
+    assert "--broker" in checks["broker"]["cure"]
+    assert checks["schema"]["status"] == checks["executions"]["status"] == "ok"
+    assert "sekret" not in found.output
 
 
 def redis_check(invoke: Invoke, url: str) -> tuple[str, str]:

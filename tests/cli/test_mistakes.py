@@ -166,6 +166,45 @@ def test_an_unknown_alias_leads_to_the_versions(invoke: Invoke, folder: Path) ->
         assert "`dalsegno versions two` lists its versions and aliases." in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("start", "two"), "input"),
+        (("trigger", "last"), "input"),
+        (("schedule", "add", "s", "--workflow", "two", "--every", "1h"), "input"),
+        (("rerun", "last", "a"), "context"),
+        (("signal", "last", "go"), "payload"),
+        (("approve", "last"), "data"),
+        (("reject", "last"), "data"),
+        (("webhook", "test", "w"), "data"),
+        (("task", "complete", "t"), "output"),
+    ],
+)
+def test_an_option_that_is_no_json_is_refused_with_an_example(
+    invoke: Invoke, folder: Path, arguments: tuple[str, ...], option: str
+) -> None:
+    write(folder, m_py=MODULE)
+    invoke("run", "m.py:two", "--input", "1")
+    refused = invoke(*arguments, f"--{option}", "{x: 1")
+    assert refused.exit_code == 2, refused.output
+    assert f"the {option} is not JSON" in refused.stderr
+    example = refused.stderr.partition(f"--{option} '")[2].partition("'")[0]
+    assert json.loads(example)
+
+
+def test_an_execution_that_has_ended_is_named_in_the_hint(invoke: Invoke, folder: Path) -> None:
+    write(folder, m_py=MODULE)
+    execution = json.loads(invoke("run", "m.py:two", "--input", "1", "--json").stdout)["id"]
+    assert f"`dalsegno show {execution}` shows" in invoke("pause", "last").stderr
+
+
+def test_deployed_workflows_are_listed_once(invoke: Invoke, folder: Path) -> None:
+    write(folder, m_py=MODULE)
+    invoke("run", "m.py:two", "--input", "1")
+    refused = invoke("versions", "quite_another")
+    assert (refused.exit_code, refused.stderr.count("'two'")) == (2, 1)
+
+
 # -- schedules --------------------------------------------------------------------------------------------------
 
 

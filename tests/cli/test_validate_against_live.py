@@ -29,6 +29,8 @@ async def {task}(order: str) -> str:
 
 @app.workflow
 async def buy(order: str) -> str:
+    for letter in "go":
+        order += letter
     await signal("go")
     return await {task}(order)
 """

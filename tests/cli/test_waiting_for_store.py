@@ -107,7 +107,7 @@ def test_role_waits_for_the_promotion_of_the_only_server_it_finds(
 
 def begin_parting(programs: Programs, url: str, role: str, moment: str) -> Program:
     (programs.folder / "parting.py").write_text(PARTING)
-    program = programs.python("parting.py", role, *options_of(role), "--store", url, MOMENT=moment)
+    program = programs.forked("parting.py", role, *options_of(role), "--store", url, MOMENT=moment)
     until((programs.folder / "is_open").exists, "the store to be open")
     return program
 

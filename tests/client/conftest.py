@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from dalsegno import App, Client
-from tests.server.conftest import LiveServer, shared_bytecode
+from tests.server.conftest import LiveServer
 from tests.servers.sqlite import empty_sqlite
-
-__all__ = ["shared_bytecode"]
 
 
 @pytest.fixture

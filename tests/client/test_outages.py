@@ -15,7 +15,7 @@ from tests.servers.dalsegno import DalsegnoServer
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def server(request: pytest.FixtureRequest, tmp_path: Path, shared_bytecode: None) -> Iterator[DalsegnoServer]:
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[DalsegnoServer]:
     store = None if request.param == "sqlite" else request.getfixturevalue("empty_postgres")()
     with DalsegnoServer(tmp_path, store) as made:
         yield made

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dalsegno.adapters import excluding_claims
 from dalsegno.adapters.sqlite import (
     SqliteArchive,
     SqliteBlobs,
@@ -74,7 +75,8 @@ class SqliteStacks:
 
 
 @pytest.fixture
-async def stack(tmp_path: Path) -> AsyncIterator[ContractStack]:
+async def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ContractStack]:
+    monkeypatch.setattr(excluding_claims, "QUIET", float("inf"))  # only news makes it look again
     stacks = SqliteStacks(tmp_path)
     empty_sqlite(tmp_path / "store.db")
     yield stacks.open(tmp_path / "store.db")

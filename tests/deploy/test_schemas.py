@@ -181,6 +181,21 @@ def test_pods_use_secrets_and_settings_that_exist() -> None:
         assert mounted == {volume["name"] for volume in pod.get("volumes", ())}, place
 
 
+def test_every_role_takes_the_urls_of_brokers_from_the_secret() -> None:
+    for place, _, container in containers():
+        if container["name"] == "migrate":
+            continue
+        taken = {
+            entry["name"]: entry["valueFrom"]["secretKeyRef"]
+            for entry in container["env"]
+            if entry["name"] in ("DALSEGNO_BROKER", "DALSEGNO_REDIS")
+        }
+        assert taken == {
+            "DALSEGNO_BROKER": {"name": "dalsegno", "key": "broker", "optional": True},
+            "DALSEGNO_REDIS": {"name": "dalsegno", "key": "redis", "optional": True},
+        }, place
+
+
 def test_no_container_has_privileges() -> None:
     for place, pod, container in containers():
         assert pod["securityContext"]["runAsNonRoot"] is True, place

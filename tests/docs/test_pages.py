@@ -20,7 +20,7 @@ from dalsegno.engine import committer
 from dalsegno.engine.scripts import advance, machine_cache
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.steps import tasks
-from dalsegno.engine.worker import continuation
+from dalsegno.engine.worker import tokens
 from dalsegno.error_causes import CAUSES, NODE_CODES
 from dalsegno.graph.documents.document import DocumentLimits
 from dalsegno.lang.flow.snapshot import write
@@ -204,7 +204,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"grace at shutdown | {settings.grace:g} s",
         f"with the same token | {MAX_LOSSES}",
         f"transitions per commit | {committer.MAX_BATCH}",
-        f"while others wait | {continuation.MAX_HOPS}, or {continuation.MAX_RUN * 1000:g} ms",
+        f"while others wait | {tokens.MAX_HOPS}, or {tokens.MAX_RUN * 1000:g} ms",
     ):
         assert said in text, said
 

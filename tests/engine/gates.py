@@ -9,7 +9,7 @@ import pytest
 
 from dalsegno import App
 from dalsegno.adapters.memory import MemoryLedger
-from dalsegno.engine.worker import release
+from dalsegno.engine.worker import tokens
 from dalsegno.model.transition import Outcome, Refused, Transition
 
 Choice = Callable[[Transition], bool]
@@ -50,8 +50,8 @@ def refusing(chosen: Choice) -> Answer:
 @contextmanager
 def gated(answer: Answer, patch: pytest.MonkeyPatch) -> Iterator[tuple[App, Gate]]:
     """An application behind one, with a task ``echo``. Whatever is put off comes again soon."""
-    patch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
-    patch.setattr(release, "BROKEN_PAUSE", 0.05)
+    patch.setattr(tokens, "CANNOT_RUN_PAUSE", 0.05)
+    patch.setattr(tokens, "BROKEN_PAUSE", 0.05)
     app = App("memory:")
     app.task(name="echo")(_echo)
     with app.running():

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import pytest
 
+from dalsegno.adapters import excluding_claims
 from dalsegno.adapters.excluding_claims import ExcludingClaims
 from dalsegno.engine.committer import Entry, Gathering
-from dalsegno.engine.worker.continuation import MAX_HOPS, Continuation
 from dalsegno.engine.worker.slot_shares import CROWDING_SECONDS, HeldSlot, SlotShares
+from dalsegno.engine.worker.tokens import MAX_HOPS, Continuation
 from dalsegno.model.effect import EndScope
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
@@ -148,3 +149,28 @@ async def test_two_questions_in_turn_do_not_walk_through_everything_each_time() 
         await claims.claim("w", ["default"], 5, ["a"], only_long=True)
         await claims.claim("w", ["default"], 5, ["a", "b"], only_long=False)
     assert [since == 0.0 for since in looks] == [True, True, False, False, False, False]
+
+
+async def test_a_store_is_asked_again_when_it_has_news_or_a_moment_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    news, looks = [0], list[int]()
+
+    async def look(*_: Any) -> tuple[list[Any], list[Any]]:
+        looks.append(news[0])
+        return [], []
+
+    async def ask() -> int:
+        await claims.claim("w", ["default"], 5, ["a"], only_long=True)
+        return len(looks)
+
+    claims = ExcludingClaims(look, cast(Any, None), lambda: 100.0, lambda: news[0])
+    monkeypatch.setattr(excluding_claims, "QUIET", 3600.0)
+    assert [await ask(), await ask()] == [1, 1]
+    news[0] += 1
+    assert [await ask(), await ask()] == [2, 2]
+    await claims.claim("w", ["default"], 5, ["b"], only_long=True)
+    assert len(looks) == 3
+    monkeypatch.setattr(excluding_claims, "QUIET", 0.0)
+    news[0] += 1
+    assert [await ask(), await ask()] == [4, 5]

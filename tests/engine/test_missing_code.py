@@ -13,7 +13,7 @@ from dalsegno import App
 from dalsegno.adapters.memory import MemoryArchive, MemoryStore
 from dalsegno.engine.operations.troubles import StuckReason
 from dalsegno.engine.scripts.python_workflows import Workflows
-from dalsegno.engine.worker import release as releaser
+from dalsegno.engine.worker import tokens as releaser
 from dalsegno.engine.worker.capabilities import Capabilities, NotRunnableHere, task_offer, version_offer
 from dalsegno.engine.worker.directory import LiveWorkers, WorkerInfo, read_info, write_info
 from dalsegno.errors import Unavailable

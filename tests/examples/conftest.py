@@ -13,11 +13,10 @@ from tests.examples.commands import EXAMPLES
 
 
 @pytest.fixture
-def desk(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
+def desk(tmp_path: Path) -> Iterator[Programs]:
     (tmp_path / "examples").symlink_to(EXAMPLES)
-    cache = tmp_path_factory.getbasetemp().parent / "bytecode"
     kept = {key: value for key, value in os.environ.items() if not key.startswith("DALSEGNO_")}
     running: list[Program] = []
-    yield Programs(tmp_path, {**kept, "PYTHONPYCACHEPREFIX": str(cache)}, running)
+    yield Programs(tmp_path, kept, running)
     for program in running:
         program.end()

@@ -112,3 +112,18 @@ def test_the_program_says_what_it_takes() -> None:
         check=True,
     )
     assert "--contenders" in done.stdout
+
+
+def test_contenders_with_a_broker_are_told_of_it() -> None:
+    told = {
+        name: run.variables(contender, "store", "broker")
+        for name, contender in run.CONTENDERS.items()
+        if contender.broker is not None
+    }
+    assert told["dalsegno-rabbitmq"] == {"DALSEGNO_BROKER": "broker"}
+    assert (
+        told["celery-rabbitmq"]
+        == told["dramatiq-redis"]
+        == {"PEER_RESULTS": "store", "PEER_BROKER": "broker"}
+    )
+    assert len(told) == 6

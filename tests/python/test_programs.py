@@ -151,6 +151,12 @@ def test_names_that_the_running_code_lacks_are_known(module):
     assert lacking(stored, here) == {"far"}
 
 
+def test_nothing_is_lacking_of_a_workflow_with_loops_between_awaits(module):
+    text = FIRST.replace("    # a comment", "    for each in range(3):\n        a += each")
+    stored = compile_workflow(module(text).flow).dump()
+    assert lacking(stored, module(FIRST)) == frozenset()
+
+
 def test_what_a_module_lacks_that_the_workflow_reads_from_it_is_known(module):
     text = "import json, os\n" + FIRST.replace("tool(a)", "json.absent(os.path.gone.deeper(json.dumps.x(a)))")
     stored = compile_workflow(module(text).flow).dump()

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python import PythonMachine, PythonProgram, compile_workflow
 from dalsegno.lang.runtime.effects import Ok
 from dalsegno.lang.runtime.limits import Limits
+from tests.effort import examples
 from tests.python import snapshot_workflows
 from tests.python.driving import drive
 
@@ -310,7 +311,7 @@ ROWS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.sampled_from(range(len(PROGRAMS))),
     st.lists(st.tuples(st.integers(0, 9), ROWS), min_size=1, max_size=4),

@@ -1,4 +1,4 @@
-"""Every scenario runs on every stack: a new stack is one more parameter here."""
+"""Every scenario runs on every stack: a new one is one more in `tests.stacks`."""
 
 from __future__ import annotations
 
@@ -8,25 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.stage import Stage
-from tests.servers.sqlite import empty_sqlite
+from tests.stacks import STORES, url_of
 
-STACKS = ("memory", "sqlite", "postgres")
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 """For tests with several processes: a store that outlives the one that opened it."""
 ONE_STACK = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
 """For what a store does not see: it keeps values as bytes, which the contract suite and test_round_trips check."""
 
 
-@pytest.fixture(params=STACKS)
+@pytest.fixture(params=STORES)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "memory":
-            return "memory:"
-        case "sqlite":
-            return empty_sqlite(tmp_path / "scenario.db")
-        case _:
-            url: str = request.getfixturevalue("empty_postgres")()
-            return url
+    return url_of(request.param, request, tmp_path)
 
 
 @pytest.fixture

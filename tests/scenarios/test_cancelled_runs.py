@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from typing import Any
@@ -16,6 +15,7 @@ from dalsegno.model.token import Lease
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import graph, task
 from tests.scenarios.listeners import add_blocking_tasks, calling, deploy_blocking, silent_listener
+from tests.servers.forking import run_python
 from tests.waiting import come_about
 
 SOON = 3.0
@@ -50,8 +50,8 @@ def brief(url: str, **more: Any) -> App:
 
 
 async def cancel_from_another_process(url: str) -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", CANCEL_ALL, url)
-    assert await process.wait() == 0
+    done = await asyncio.to_thread(run_python, "-c", CANCEL_ALL, url)
+    assert done.returncode == 0, done.stderr
 
 
 @LASTING

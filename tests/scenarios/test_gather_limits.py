@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from dalsegno import WorkflowFailed, gather, run
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage
+from tests.servers.forking import Forked, run_python
 
 
 class Crowd:
@@ -218,8 +218,8 @@ def test_the_limit_outlives_a_killed_process(store_url: str, tmp_path: Path) -> 
     program, book = tmp_path / "program.py", tmp_path / "book"
     program.write_text(PROGRAM)
     book.touch()
-    arguments = [sys.executable, str(program), store_url, str(book)]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as first:
+    arguments = [store_url, str(book)]
+    with Forked(str(program), arguments, stdout=subprocess.PIPE) as first:
         try:
             assert first.stdout is not None
             execution = first.stdout.readline().strip()
@@ -230,7 +230,7 @@ def test_the_limit_outlives_a_killed_process(store_url: str, tmp_path: Path) -> 
             first.kill()
     before = book.read_text()
     assert "out 7" not in before
-    second = subprocess.run([*arguments, execution], capture_output=True, text=True, timeout=60, check=False)
+    second = run_python(str(program), *arguments, execution)
     assert second.stdout.strip() == str(list(range(8))), second.stderr
     inside = 0
     for line in book.read_text()[len(before) :].splitlines():

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
+from pathlib import Path
 
 import asyncpg
 
@@ -17,6 +16,8 @@ from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.wiring import is_postgres, sqlite_path
 from tests.scenarios.conftest import LASTING
+from tests.servers.forking import Forked
+from tests.waiting import until
 
 HOLDING = """
 import os, sys, time
@@ -45,8 +46,7 @@ PATIENCE = 30
 
 def holder(url: str, lease: float, seconds: float) -> tuple[subprocess.Popen[str], list[str]]:
     """A process that runs one of three, and what it started."""
-    arguments = [sys.executable, "-c", HOLDING, url, str(lease), str(seconds)]
-    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    process = Forked("-c", [HOLDING, url, str(lease), str(seconds)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     lines = [process.stdout.readline().strip() for _ in range(4)]
     if lines.count("running") != 1:
@@ -64,11 +64,16 @@ def stop(process: subprocess.Popen[str], url: str) -> None:
     """Not in the middle of a transaction: what it has locked would stay locked for everybody."""
     while True:
         process.send_signal(signal.SIGSTOP)
-        os.waitpid(process.pid, os.WUNTRACED)  # until all its threads have stopped: one may be about to begin
+        until(lambda: has_stopped(process.pid), "all its threads to stop: one may be about to begin")
         if not (asyncio.run(server_is_busy(url)) if is_postgres(url) else file_is_locked(url)):
             return
         process.send_signal(signal.SIGCONT)
         threading.Event().wait(0.02)
+
+
+def has_stopped(pid: int) -> bool:
+    stats = [file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def file_is_locked(url: str) -> bool:

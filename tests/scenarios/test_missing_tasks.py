@@ -12,7 +12,7 @@ from dalsegno import App, WorkflowCancelled, WorkflowFailed
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.operations.unfinished_versions import OwnProgram, lacking_versions, offered_by_others
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.worker import release
+from dalsegno.engine.worker import tokens
 from dalsegno.handle import Handle
 from dalsegno.model.failure import RetryPolicy
 from dalsegno.nodes import NodeParameters
@@ -33,8 +33,8 @@ AGES = 300.0
 @pytest.fixture(autouse=True)
 def sleeping_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told at once that a task is missing, and what needs it sleeps for long."""
-    monkeypatch.setattr(release, "LASTING", 0.0)
-    monkeypatch.setattr(release, "pause_before_next_try", lambda seconds, token: AGES)
+    monkeypatch.setattr(tokens, "LASTING", 0.0)
+    monkeypatch.setattr(tokens, "pause_before_next_try", lambda seconds, token: AGES)
 
 
 def letters(app: App) -> list[DeadLetter]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,6 +20,7 @@ from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import graph, hold, task
 from tests.scenarios.stage import Stage
+from tests.servers.forking import run_python
 
 NOTE = graph("a", {"a": task("note", "{{ $trigger.n }}")})
 SCRIPT = 'workflow later(inputs) {\n  return await Task.run("note", inputs.n)\n}\n'
@@ -264,9 +263,7 @@ asyncio.run(main())
 
 @LASTING
 def test_a_process_killed_between_submit_and_trigger_loses_nothing(store_url: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, store_url], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_python("-c", KILLED, store_url)
     assert done.returncode == -signal.SIGKILL, done.stderr
     submitted, delayed = done.stdout.split()
     app = App(store_url)

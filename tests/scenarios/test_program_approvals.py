@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.documents import graph
 from tests.scenarios.stage import Stage
+from tests.servers.forking import Forked, run_python
 
 SCHEMA = {"type": "object", "required": ["seats"], "properties": {"seats": {"type": "integer", "maximum": 5}}}
 SCRIPT = """
@@ -200,6 +200,8 @@ def test_a_python_workflow_gets_a_typed_decision(stage: Stage) -> None:
     assert question.form["properties"]["level"]["enum"] == ["beginner", "expert"]
     with pytest.raises(InvalidInput, match="'course' is a required property"):
         handle.decide("approval", "approved", {})
+    with pytest.raises(InvalidInput, match="'seets' is not expected here"):
+        handle.decide("approval", "approved", {"course": "maths", "level": "expert", "seets": 3})
     handle.decide("approval", "approved", {"course": "maths", "level": "expert"}, by="ann", comment="ok")
     stage.until_event(handle, "TaskCompleted", "node:approval")
     stage.pass_time(60)
@@ -373,12 +375,12 @@ with app.running():
 def test_a_question_survives_a_kill(store_url: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    arguments = [sys.executable, str(program), store_url]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as first:
+    arguments = [store_url]
+    with Forked(str(program), arguments, stdout=subprocess.PIPE) as first:
         try:
             assert first.stdout is not None
             execution = first.stdout.readline().strip()
         finally:
             first.kill()
-    second = subprocess.run([*arguments, execution], capture_output=True, text=True, timeout=60, check=False)
+    second = run_python(str(program), *arguments, execution)
     assert second.stdout.strip() == "[True, 'Enrolment', 4, 'ann']", second.stderr

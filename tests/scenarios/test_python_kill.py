@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.servers.forking import Forked, run_python
 
 PROGRAM = """
 import sys
@@ -43,12 +44,12 @@ with app.running():
 def test_large_nested_values_survive_a_kill(store_url: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    arguments = [sys.executable, str(program), store_url]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as first:
+    arguments = [store_url]
+    with Forked(str(program), arguments, stdout=subprocess.PIPE) as first:
         try:
             assert first.stdout is not None
             execution = first.stdout.readline().strip()
         finally:
             first.kill()
-    second = subprocess.run([*arguments, execution], capture_output=True, text=True, timeout=60, check=False)
+    second = run_python(str(program), *arguments, execution)
     assert second.stdout.strip() == str(["go on", 60, 60 * 40_300, "hhh"]), second.stderr

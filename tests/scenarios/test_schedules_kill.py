@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ import pytest
 from dalsegno import App
 from dalsegno.handle import Handle
 from dalsegno.ports.archive import ExecutionFilter
+from tests.servers.forking import Forked
 from tests.waiting import until
 
 SHARING = """
@@ -37,7 +37,7 @@ SAYS = {"name": "says", "nodes": [{"id": "l", "type": "log", "parameters": {"mes
 
 @contextmanager
 def process(url: str) -> Iterator[subprocess.Popen[str]]:
-    begun = subprocess.Popen([sys.executable, "-c", SHARING, url], stdout=subprocess.PIPE, text=True)
+    begun = Forked("-c", [SHARING, url], stdout=subprocess.PIPE)
     try:
         yield begun
     finally:

@@ -12,6 +12,7 @@ from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import InvalidInput, NotFound, UsageError
 from tests.scenarios.documents import echo, graph, hold, task
 from tests.scenarios.stage import LEASE, Stage
+from tests.stacks import STORES
 
 
 def test_the_same_idempotency_key_names_the_same_execution(stage: Stage) -> None:
@@ -41,6 +42,7 @@ def test_tags_select_executions(stage: Stage) -> None:
     assert stage.app.executions("another") == []
 
 
+@pytest.mark.parametrize("store_url", STORES, indirect=True)  # a broker has not brought all of them yet
 def test_higher_priorities_go_first(store_url: str) -> None:
     with Stage(store_url, concurrency=1) as stage:
         blocker = stage.start(graph("h", {"h": hold("h")}, name="blocker"))

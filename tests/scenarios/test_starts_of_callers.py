@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from dalsegno.adapters.postgres.caller_connections import Place
 from dalsegno.errors import NotFound, UsageError
 from tests.docs.pages import DOCS, blocks
 from tests.scenarios.asking import ask
+from tests.servers.forking import run_python
 
 LATER = "workflow later(inputs) {\n  return inputs.n\n}\n"
 
@@ -112,7 +111,7 @@ def test_program_of_the_manual_runs(postgres_url: str, tmp_path: Path) -> None:
     program.write_text(block.body.replace("postgresql://shop@db/shop", postgres_url))
     ask(postgres_url, "CREATE TABLE orders (id TEXT PRIMARY KEY)")
 
-    ended = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
+    ended = run_python(str(program))
 
     assert (ended.returncode, ended.stderr) == (0, "")
     app = App(postgres_url)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dalsegno import LimitExceeded, set_tags, signal, sleep
-from dalsegno.core.tags import changed_tags
+from dalsegno.core.scripts.turn import changed_tags
 from dalsegno.handle import Handle
 from tests.scenarios.conftest import LASTING
 from tests.scenarios.stage import Stage, all_events

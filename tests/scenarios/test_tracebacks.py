@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dalsegno import NodeContext, WorkflowFailed
+from dalsegno import NodeContext, WorkflowFailed, sleep
 from dalsegno.engine.steps.run_node import LARGEST_TRACEBACK
 from dalsegno.errors import is_debugging
 from dalsegno.model.failure import RetryPolicy
@@ -179,6 +179,27 @@ def test_caught_exception_has_it_in_the_history_and_in_the_chain(stage: Stage) -
     assert told.index(RAISED) < told.index("awaited here:") < told.index("RuntimeError: no breakfast, False")
     (event,) = ended.data("TaskFailed", "boil")
     assert RAISED in event["error"]["traceback"]
+
+
+def test_task_that_fails_while_another_error_is_handled_shows_both(stage: Stage) -> None:
+    """As in a saga whose refund fails: what it was undone for is seen, too."""
+    task = stage.app.task(boil)
+
+    @stage.app.workflow
+    async def careful() -> None:
+        try:
+            await sleep(0)
+            raise RuntimeError("nobody is hungry")
+        except RuntimeError:
+            await task()
+
+    ended = stage.end_of(stage.app.start(careful))
+
+    told = traceback_in(ended.error)
+    order = ["RuntimeError: nobody is hungry", "During handling of", RAISED, "awaited here:"]
+    assert sorted(order, key=told.index) == order
+    assert told.endswith("\nValueError: no tea")
+    assert ended.error["message"] == "no tea"
 
 
 def test_script_ends_with_it_and_cannot_read_it(stage: Stage) -> None:

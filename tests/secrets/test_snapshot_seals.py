@@ -17,7 +17,7 @@ from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.secrets import KeySource
 from dalsegno.engine.secrets.keys import KEY_VARIABLE, new_key
 from dalsegno.engine.secrets.snapshot_seals import KeyMissing, SnapshotSeals, content, is_sealed
-from dalsegno.engine.worker import release
+from dalsegno.engine.worker import tokens
 from dalsegno.errors import BadConfiguration, SnapshotRefused
 from dalsegno.handle import Handle
 from dalsegno.lang.python import PythonProgram, compile_workflow
@@ -63,8 +63,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
     made = new_key()
     monkeypatch.setenv(KEY_VARIABLE, made)
-    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
-    monkeypatch.setattr(release, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(tokens, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(tokens, "LONGEST_PAUSE", 0.1)
     return made
 
 
@@ -222,8 +222,8 @@ def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_
     from dalsegno.cli.views.snapshots import seal_all, survey
 
     [execution] = suspend(url, "ab")
-    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
-    monkeypatch.setattr(release, "LONGEST_PAUSE", 0.1)
+    monkeypatch.setattr(tokens, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(tokens, "LONGEST_PAUSE", 0.1)
     monkeypatch.setenv(KEY_VARIABLE, new_key())
     app = greeting_app(url)
     with app.running():

@@ -20,22 +20,15 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.application import Roles, create_application
 from tests.server.silence import Witness
 from tests.servers.postgres import PostgresServer
-from tests.servers.sqlite import empty_sqlite
+from tests.stacks import STORES, url_of
 
 LASTING = pytest.mark.parametrize("store_url", ["sqlite", "postgres"], indirect=True)
 """For tests with several processes: a store that outlives the one that opened it."""
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=STORES)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    match request.param:
-        case "memory":
-            return "memory:"
-        case "sqlite":
-            return empty_sqlite(tmp_path / "server.db")
-        case _:
-            url: str = request.getfixturevalue("empty_postgres")()
-            return url
+    return url_of(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -51,13 +44,6 @@ def app(store_url: str) -> App:
         raise ValueError("no luck")
 
     return made
-
-
-@pytest.fixture
-def shared_bytecode(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that a test starts use each other's compiled code: without it each start takes seconds."""
-    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
-    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path_factory.getbasetemp().parent / "bytecode"))
 
 
 @pytest.fixture

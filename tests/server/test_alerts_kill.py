@@ -69,7 +69,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def server(store_url: str, shared_bytecode: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
+def server(store_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerProcess]:
     monkeypatch.setenv("DALSEGNO_SECRET_KEY", "a passphrase of the tests")
     with ServerProcess(store_url, ("-c", SOONER, "dev")) as made:
         yield made

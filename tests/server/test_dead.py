@@ -120,7 +120,7 @@ async def test_a_step_that_no_worker_can_run_is_told_and_dropped_with_its_execut
     async def lacks(*_: object) -> None:
         raise BadConfiguration("no module named 'shop'")
 
-    monkeypatch.setattr("dalsegno.engine.worker.release.CANNOT_RUN_PAUSE", 0.02)
+    monkeypatch.setattr("dalsegno.engine.worker.tokens.CANNOT_RUN_PAUSE", 0.02)
     monkeypatch.setattr(app.engine.steps, "step", lacks)
     execution = (await http.post("/v1/executions", json={"definition": LOST})).json()["id"]
     letter = await until_dead(http)
@@ -206,7 +206,6 @@ async def test_what_is_no_dead_letter_is_refused(http: httpx.AsyncClient, id: st
         assert answer.status_code == status, answer.text
 
 
-@pytest.mark.usefixtures("shared_bytecode")
 @pytest.mark.parametrize(
     ("store_url", "way"),
     [("sqlite", "store"), ("sqlite", "server"), ("postgres", "store")],

@@ -30,7 +30,7 @@ from dalsegno.server.schemas.tasks import LONGEST_WAIT
 from tests.server.conftest import LiveServer
 from tests.server.document import openapi_document
 
-EXAMPLES = int(os.environ.get("DALSEGNO_API_EXAMPLES", "3"))
+EXAMPLES = int(os.environ.get("DALSEGNO_API_EXAMPLES", "2"))
 """Of each route, good ones and bad ones; ``make soak`` tries 100."""
 ENDLESS = {("GET", "/v1/stream")}
 """Never ends, by design."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from dalsegno.remote_worker import Refused, RemoteTask, RemoteWorker, TaskLost
 from dalsegno.server import ServerSettings
 from tests.server.conftest import LASTING, LiveServer
 from tests.server.test_stream_kill import ServerProcess
+from tests.servers.forking import Forked
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "remote_worker"
 
@@ -66,12 +66,8 @@ def until_running(caller: httpx.Client, execution: str, times: int = 1) -> None:
     raise AssertionError("nobody took it")
 
 
-def resizer(url: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / "resizer.py"), url],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+def resizer(url: str) -> Forked:
+    return Forked(str(EXAMPLES / "resizer.py"), [url], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def test_a_killed_worker_loses_its_task_and_another_gets_it(live: LiveServer, caller: httpx.Client) -> None:
@@ -156,7 +152,6 @@ def test_a_late_result_is_told_to_be_lost(live: LiveServer, caller: httpx.Client
     assert until_ended(caller, execution)["output"] == "in time"
 
 
-@pytest.mark.usefixtures("shared_bytecode")
 @LASTING
 def test_a_task_outlives_the_server_that_handed_it_out(store_url: str) -> None:
     """Killed and started again, the server takes heartbeats and the answer of a task that it has never seen."""

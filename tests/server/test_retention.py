@@ -8,8 +8,8 @@ import pytest
 
 from dalsegno.app import App
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.upkeep import retention
-from dalsegno.engine.upkeep.retention import read_retention
+from dalsegno.engine.upkeep import reconciler
+from dalsegno.engine.upkeep.reconciler import read_retention
 from dalsegno.errors import BadConfiguration
 from dalsegno.model.execution import EndState
 from dalsegno.ports.archive import ExecutionFilter
@@ -37,7 +37,7 @@ def test_what_makes_no_sense_is_told(wrong: object) -> None:
 
 
 async def test_each_state_is_kept_for_its_own_time(store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "CHUNK", 2)
+    monkeypatch.setattr(reconciler, "CHUNK", 2)
     clock = FakeClock()
     kept: dict[EndState, float] = {"COMPLETED": 60, "CANCELLED": 3600}
     settings = EngineSettings(retention=kept, reconcile_every=0.02)

@@ -28,6 +28,39 @@ async def test_an_unknown_parameter_is_named_with_what_is_nearest(
     assert [each["pointer"] for each in told["errors"]] == [f"/query/{name}"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("executions", {"inputs": 1}, "/body/inputs: There is no field of this name; did you mean 'input'?"),
+        ("executions", {"colour": 1}, "/body/colour: There is no field of this name; there are '"),
+        ("executions/batch", {"starts": [{"inptu": 1}]}, "did you mean 'input'?"),
+        (
+            "definitions",
+            {"sourc": "return 1"},
+            "/body/sourc: There is no field of this name; did you mean 'source'?",
+        ),
+    ],
+)
+async def test_an_unknown_field_is_named_with_what_is_nearest(
+    http: httpx.AsyncClient, path: str, body: dict[str, object], said: str
+) -> None:
+    answer = await http.post(f"/v1/{path}", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "DS-120")
+    assert any(said in f"{each['pointer']}: {each['message']}" for each in answer.json()["findings"])
+
+
+async def test_a_body_that_is_no_json_says_where(http: httpx.AsyncClient) -> None:
+    body = b'{"workflow": "a",\n "input": x}'
+    answer = await http.post("/v1/executions", content=body, headers={"Content-Type": "application/json"})
+    told = answer.json()
+    assert (answer.status_code, told["detail"]) == (
+        400,
+        "the body is not valid JSON: Expecting value (line 2, column 11)",
+    )
+    (finding,) = told["findings"]
+    assert (finding["pointer"], finding["line"], finding["column"]) == ("/body", 2, 11)
+
+
 async def test_a_refused_command_does_nothing(http: httpx.AsyncClient) -> None:
     graph = {"name": "g", "nodes": [{"id": "a", "type": "log", "parameters": {"message": "x"}}]}
     answer = await http.post("/v1/definitions?alais=stable", json=graph)

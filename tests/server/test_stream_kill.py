@@ -155,14 +155,12 @@ async def check(store: str, executions: int, watchers: int, kills: int, ticks: i
     )
 
 
-@pytest.mark.usefixtures("shared_bytecode")
 @LASTING
 async def test_watchers_of_a_server_that_is_killed_have_the_whole_history(store_url: str) -> None:
     await check(store_url, executions=5, watchers=20, kills=2, ticks=20)
 
 
 @pytest.mark.chaos
-@pytest.mark.usefixtures("shared_bytecode")
 @LASTING
 async def test_200_watchers_of_50_executions_have_the_whole_history(store_url: str, report: Report) -> None:
     report(await check(store_url, executions=50, watchers=200, kills=10, ticks=60))

@@ -2,9 +2,9 @@
 a second.
 
 `ForkServer` starts ``python -m tests.servers.forking`` once per test process. For each request it forks a process,
-which takes the streams, the environment and the folder it is given and then runs the module, as ``python -m`` does.
-`Forked` is such a process with the interface of `subprocess.Popen`, `ForkedChild` with what the engine uses of
-`asyncio.subprocess.Process`.
+which takes the streams, the environment and the folder it is given and then runs the module, as ``python -m`` does, or
+the file, as ``python`` does; with ``-c`` the first argument is the program itself. `Forked` is such a process with the
+interface of `subprocess.Popen`, `ForkedChild` with what the engine uses of `asyncio.subprocess.Process`.
 
 What a process does before its first own statement is that of the fork server: tests of how a program starts, of
 variables that the interpreter reads itself, and of what is imported when, start an interpreter.
@@ -32,6 +32,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -140,13 +141,14 @@ def status_of(ended: int) -> int:
 
 
 class Forked(subprocess.Popen[str]):
-    """``python -m module``, forked. It ends with the fork server, which ends with this process."""
+    """``python -m module``, ``python file.py`` or ``python -c text``, forked. It ends with the fork server, which ends
+    with this process."""
 
     def __init__(self, module: str, arguments: Sequence[str], **options: Any) -> None:
         self._module = module
         self._arguments = arguments
         self._ended = -1
-        super().__init__([sys.executable, "-m", module, *arguments], **options)
+        super().__init__([sys.executable, module, *arguments], **{"text": True, **options})
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *others: Any) -> None:
         _close_fds, _pass_fds, folder, environment, _info, _flags, shell, *pipes = others[:13]
@@ -191,8 +193,19 @@ def run_program(
     timeout: float = 60,
 ) -> subprocess.CompletedProcess[str]:
     """The command line with these arguments: what it printed and how it ended."""
-    given = {"cwd": cwd, "env": env, "text": True, "stdin": subprocess.DEVNULL}
-    with Forked("dalsegno", arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given) as program:
+    return run_python("dalsegno", *arguments, cwd=cwd, env=env, timeout=timeout)
+
+
+def run_python(
+    module: str,
+    *arguments: str,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """The same of a module, a file or, with ``-c``, a text."""
+    given = {"cwd": cwd, "env": env, "stdin": subprocess.DEVNULL}
+    with Forked(module, arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given) as program:
         try:
             out, err = program.communicate(timeout=timeout)
         except BaseException:
@@ -387,23 +400,35 @@ def become(module: str, arguments: list[str], environment: dict[str, str], folde
     os.environ.update(environment)
     time.tzset()
     os.chdir(folder)
-    first = [] if environment.get("PYTHONSAFEPATH") else [folder]
+    first = [] if environment.get("PYTHONSAFEPATH") or module.endswith(".py") else [folder]
     sys.path[:] = [*first, *_python_path(environment), *base]
     sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
     sys.pycache_prefix = environment.get("PYTHONPYCACHEPREFIX") or None
     _open_streams(environment)
     sys.argv = [module, *arguments]
-    loaded = sys.modules.get(module)
     try:
-        if loaded is None or hasattr(loaded, "__path__"):
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
-        else:
-            loaded.main(*map(int, arguments))
+        run(module, arguments)
     except SystemExit as end:
         if isinstance(end.code, int):
             _leave(end.code)
         raise
     _leave(0)
+
+
+def run(module: str, arguments: list[str]) -> None:
+    loaded = sys.modules.get(module)
+    if module == "-c":
+        text = arguments[0]
+        del sys.argv[1]
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(compile(text, "<string>", "exec"), main.__dict__)
+    elif module.endswith(".py"):
+        sys.path.insert(0, str(Path(module).resolve().parent))
+        runpy.run_path(module, run_name="__main__")
+    elif loaded is None or hasattr(loaded, "__path__"):
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        loaded.main(*map(int, arguments))
 
 
 def _open_streams(environment: Mapping[str, str]) -> None:

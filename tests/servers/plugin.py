@@ -65,7 +65,8 @@ def redis_server(server_workspace: Workspace) -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="session")
 def rabbitmq_server(server_workspace: Workspace) -> Iterator[RabbitServer]:
-    with RabbitServer(server_workspace.new_folder("rabbit")) as server:
+    folder = server_workspace.new_folder("rabbit")
+    with RabbitServer(folder, certificate=make_certificate(folder, "broker.example")) as server:
         yield server
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+from tests.servers.certificates import Certificate
 from tests.servers.process import HOST, Server, ServerFailed, alive, children_of, free_port
 
 USER = "guest"
@@ -48,7 +49,7 @@ end, F().
 
 
 class RabbitServer(Server):
-    """``settings`` are lines of rabbitmq.conf and win over ours."""
+    """``settings`` are lines of rabbitmq.conf and win over ours. ``certificate``: it speaks TLS at a second port."""
 
     _name = "RabbitMQ"
     _stop_signal = signal.SIGTERM
@@ -62,10 +63,23 @@ class RabbitServer(Server):
         "num_acceptors.tcp": "2",
     }
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        certificate: Certificate | None = None,
+    ) -> None:
         super().__init__(folder)
         self.node = f"ds{self.port}@localhost"
-        self._settings = {"listeners.tcp.local": f"{HOST}:{self.port}", **self._defaults, **(settings or {})}
+        self.certificate = certificate
+        self._tls_port = free_port() if certificate is not None else 0
+        self._settings = {
+            **self._tls_settings(),
+            "listeners.tcp.local": f"{HOST}:{self.port}",
+            **self._defaults,
+            **(settings or {}),
+        }
         self._environment = self._make_environment()
         self._control: subprocess.Popen[str] | None = None
         (folder / "rabbitmq.conf").write_text(
@@ -83,6 +97,25 @@ class RabbitServer(Server):
 
     def url_of(self, vhost: str, *, user: str = USER, password: str = "guest") -> str:
         return f"amqp://{user}:{password}@{HOST}:{self.port}/{vhost.replace('/', '%2f')}"
+
+    def tls_url(self, host: str = HOST, **options: object) -> str:
+        """The URL of the encrypted port. ``options``: parameters of the URL; the authority is none of them."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        return f"amqps://{USER}:guest@{host}:{self._tls_port}/?{query}"
+
+    def _tls_settings(self) -> dict[str, str]:
+        """Clients may show a certificate; one of another authority is refused."""
+        if self.certificate is None:
+            return {}
+        return {
+            "listeners.ssl.local": f"{HOST}:{self._tls_port}",
+            "num_acceptors.ssl": "2",
+            "ssl_options.cacertfile": str(self.certificate.authority),
+            "ssl_options.certfile": str(self.certificate.certificate),
+            "ssl_options.keyfile": str(self.certificate.key),
+            "ssl_options.verify": "verify_peer",
+            "ssl_options.fail_if_no_peer_cert": "false",
+        }
 
     def evaluate(self, expressions: str) -> str:
         """Evaluate Erlang expressions in the server, without a final period, and return the value as text."""

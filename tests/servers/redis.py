@@ -83,6 +83,7 @@ class RedisServer(Server):
         if self._certificate is None:
             return connection
         context = ssl.create_default_context(cafile=str(self._certificate.authority))
+        context.load_cert_chain(self._certificate.certificate, self._certificate.key)
         return context.wrap_socket(connection, server_hostname=HOST)
 
     def _command(self) -> list[str]:

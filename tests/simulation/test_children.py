@@ -9,8 +9,7 @@ import pytest
 
 from dalsegno.testing.simulation import Scenario
 from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
-from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.run_graph import Observation, World, observe
+from dalsegno.testing.simulation.run_graph import Observation, World, differences, observe, outcome_of
 from tests.effort import every
 from tests.simulation.graphs import graph, node
 

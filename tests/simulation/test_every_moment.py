@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 
 from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
-from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.run_graph import Observation, observe
+from dalsegno.testing.simulation.run_graph import Observation, differences, observe, outcome_of
 from tests.effort import every
 from tests.simulation.graphs import diamond
 

@@ -12,8 +12,7 @@ from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import Conflict
 from dalsegno.testing.simulation.environment.faults import Fault, FaultKind
 from dalsegno.testing.simulation.environment.system import KEY
-from dalsegno.testing.simulation.outcome import differences, outcome_of
-from dalsegno.testing.simulation.run_graph import Observation, World
+from dalsegno.testing.simulation.run_graph import Observation, World, differences, outcome_of
 from tests.effort import every
 from tests.simulation.graphs import diamond
 

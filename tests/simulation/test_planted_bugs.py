@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.testing.simulation.cases import KINDS, KindName
+from dalsegno.testing.simulation.seeds import KINDS, KindName
 from tests.simulation import test_script_seeds, test_seeds
 
 pytestmark = [pytest.mark.soak, pytest.mark.own_interpreter]

@@ -9,7 +9,6 @@ from dalsegno.core.settlement import machines
 from dalsegno.engine.scripts import advance
 from dalsegno.engine.scripts.advance import Job
 from dalsegno.lang.runtime.effects import Awaitable
-from dalsegno.testing.simulation.cases import KINDS
 from dalsegno.testing.simulation.programs.judge import ScriptCase, draw_script, judge_script
 from dalsegno.testing.simulation.programs.program import (
     Attempt,
@@ -30,7 +29,7 @@ from dalsegno.testing.simulation.programs.run_program import observe_script
 from dalsegno.testing.simulation.programs.scenario import Language
 from dalsegno.testing.simulation.programs.sources import text_of
 from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError
-from dalsegno.testing.simulation.seeds import describe
+from dalsegno.testing.simulation.seeds import KINDS, describe
 from dalsegno.testing.simulation.shrink import shrink_with
 from tests.simulation.programs import program, scenario, work
 

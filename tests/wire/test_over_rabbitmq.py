@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.wiring import open_stack
 from tests.servers.sqlite import empty_sqlite
 from tests.waiting import come_about
-from tests.wire.documents import LINEAR, MERGE, SPLIT, WAIT
+from tests.wire.documents import LINEAR, WAIT
 from tests.wire.master import message
 
 PATIENCE = 20.0
@@ -95,51 +94,6 @@ async def client(rabbitmq_url: str, tmp_path: Path) -> AsyncIterator[PlainClient
     yield found
     await found.connection.close()
     await engine.stop()
-
-
-async def test_a_linear_workflow(client: PlainClient) -> None:
-    client.send(message("e1", "start", LINEAR), message_id="m1")
-    done = await client.completion("e1")
-    assert client.told("e1") == [("a", "running"), ("a", "success"), ("b", "running"), ("b", "success")]
-    assert done["status"] == "completed"
-    assert done["final_context"] == {"$trigger": {"n": 1}, "$a": {"a": 1}, "$b": {"b": 1}}
-
-
-async def test_five_interleaved_executions_and_duplicates(client: PlainClient) -> None:
-    names = [f"e{number}" for number in range(5)]
-    for _ in range(2):
-        for name in names:
-            client.send(message(name, "start", SPLIT, accumulated_context={"$trigger": {"items": [1, 2, 3]}}))
-    for name in names:
-        done = await client.completion(name)
-        assert done["final_context"]["$g"] == [{"w": 1}, {"w": 2}, {"w": 3}]
-    await client.receive()
-    ids = [told["id"] for told in client.received]
-    assert len(ids) == len(set(ids))
-    completions = [told for told in client.received if "final_context" in told]
-    assert len(completions) == 5
-
-
-async def test_a_merge_of_arrivals(client: PlainClient) -> None:
-    client.send(message("e1", "m", MERGE, from_node="x", accumulated_context={"$x": 1}))
-    await asyncio.sleep(0.5)  # half a second apart, as masters send them
-    client.send(message("e1", "m", MERGE, from_node="y", accumulated_context={"$y": 2}))
-    done = await client.completion("e1")
-    assert done["final_context"]["$m"] == [1, 2]
-    assert client.told("e1")[0] == ("m", "waiting")
-
-
-async def test_bad_messages_are_dead_letters_and_the_next_one_runs(client: PlainClient) -> None:
-    bad = [b"no json", json.dumps(message("e0", "nobody", LINEAR)).encode()]
-    for body in bad:
-        client.send(body)
-    client.send(message("e1", "start", LINEAR))
-    await client.completion("e1")
-    letters = [await client.dead() for _ in bad]
-    assert sorted(letter.body for letter in letters) == sorted(bad)
-    codes = {(letter.properties.headers or {})["x-dalsegno-code"] for letter in letters}
-    assert codes == {"NOT_JSON", "UNKNOWN_NODE"}
-    assert client.told("e0") == []
 
 
 async def test_what_the_wait_calls_off_is_cancelled_before_the_completion(client: PlainClient) -> None:

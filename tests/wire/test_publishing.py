@@ -16,6 +16,7 @@ from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.wire import publishing
 from dalsegno.ports.node import NodeError
 from tests.servers.sqlite import empty_sqlite
+from tests.waiting import come_about
 from tests.wire.documents import LINEAR, MERGE, SPLIT, edit, graph
 from tests.wire.master import Master, RecordingPublisher, message
 
@@ -279,5 +280,46 @@ async def test_trace_context_is_continued(master: Master) -> None:
     view = await master.engine.client.outline("e1")
     assert ("traceparent", parent) in view.tags
     assert ("workflow_id", "wf-1") in view.tags
-    assert all(sent.headers["traceparent"].startswith("00-") for sent in master.publisher.messages)
+    assert all(sent.traceparent.startswith("00-") for sent in master.publisher.messages)
     assert json.loads(master.publisher.messages[0].body)["execution_id"] == "e1"
+
+
+async def test_a_process_that_works_alone_publishes_a_commit_before_its_successors_are_announced(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[list[tuple[str, str]]] = []
+    nodes = [edit(f"n{number}") for number in range(30)]
+    edges = [f"n{number}->n{number + 1}" for number in range(29)]
+    announce = master.engine.stack.broker.announce
+    worker = master.engine.worker
+    assert worker is not None
+    monkeypatch.setattr(worker, "_continues", False)  # each token is announced
+
+    async def announced(tokens: Any) -> None:
+        told.append(master.told("e1"))
+        await asyncio.sleep(0.01)
+        await announce(tokens)
+
+    monkeypatch.setattr(master.engine.committer.broker, "announce", announced)
+    await master.send(message("e1", "n0", graph(nodes, *edges)))
+    await master.completion("e1")
+    assert ("n20", "success") in told[21]
+    assert len(master.publisher.messages) == 61
+
+
+async def test_what_others_change_is_found_while_an_execution_is_kept(tmp_path: Path) -> None:
+    """A process that publishes at once what it commits hears of no other commit."""
+    url = empty_sqlite(tmp_path / "store.db")
+    worker = await Master.open(url)
+    await worker.send(message("e1", "m", MERGE, from_node="x"))
+    await worker.until(lambda: worker.told("e1") == [("m", "waiting")])
+    publishing_of = worker.engine.publishing
+    assert publishing_of is not None
+    await come_about(lambda: "e1" in publishing_of._kept, "the execution is kept")
+    other = await Master.open(url, publisher=worker.publisher)
+    began = asyncio.get_running_loop().time()
+    await other.engine.client.cancel("e1", "enough")
+    await worker.completion("e1")
+    assert asyncio.get_running_loop().time() - began < 2.0
+    await other.close()
+    await worker.close()

@@ -1,7 +1,8 @@
 """Claims that pass over some workflows; the same for every adapter.
 
 A workflow that is passed over may have very many ready tokens, in front of those of others. A walk through all of
-them is made only at times; in between, looking at tokens that became ready since is enough.
+them is made only at times; in between, looking at tokens that became ready since is enough. A store that knows when
+nothing can have become ready is not asked again until it may have, or a moment has passed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ LATE = 2.0
 WALK_EVERY = 1.0
 WALK_SHARE = 20
 """A walk through all ready tokens happens every second at most, and takes at most a twentieth of the time."""
+
+QUIET = 0.25
+"""Seconds after which a store is asked again that has no news since its last answer, which was empty."""
 
 QUESTIONS = 8
 """Questions remembered per worker."""
@@ -50,9 +54,12 @@ async def lease_in_turn(
 class Known:
     """The state of one question."""
 
-    __slots__ = ("since", "walk_at")
+    __slots__ = ("news", "quiet_until", "since", "walk_at")
 
     def __init__(self) -> None:
+        self.news = -1
+        """The store's number when it had nothing for this question."""
+        self.quiet_until = 0.0
         self.since = 0.0
         """All tokens that became ready before and are still ready belong to the workflows that are passed over."""
         self.walk_at = 0.0
@@ -64,13 +71,21 @@ class ExcludingClaims:
     ``look`` takes queues, workflows, True if only steps that may run long are passed over, a number and a time. It
     returns the first ready tokens without a limit key that became ready since, at most so many of each queue, and
     the first of each line of a key that may move. A row has the fields of a ReadyToken, and since when it is
-    ready.
+    ready. ``news`` returns a number that changes after each commit that may make tokens ready, or let ready ones be
+    claimed.
     """
 
-    def __init__(self, look: Look, lease: LeaseNamed, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        look: Look,
+        lease: LeaseNamed,
+        now: Callable[[], float],
+        news: Callable[[], int] | None = None,
+    ) -> None:
         self._look = look
         self._lease = lease
         self._now = now
+        self._news = news
         self._known: OrderedDict[Question, Known] = OrderedDict()
 
     async def claim(
@@ -78,12 +93,17 @@ class ExcludingClaims:
     ) -> list[Lease]:
         now, began = self._now(), time.monotonic()
         known = self._about((frozenset(queues), frozenset(pass_over), only_long))
+        news = self._news() if self._news is not None else 0  # before the look: what comes during it is news
+        if news == known.news and began < known.quiet_until:
+            return []
         is_walk = now >= known.walk_at or now < known.since
         since = 0.0 if is_walk else known.since
         plain, in_line = await self._look(queues, pass_over, only_long, limit, since)
         known.since = now - LATE if len(plain) < limit else min(row[READY_AT] for row in plain)
         if is_walk:
             known.walk_at = now + max(WALK_EVERY, WALK_SHARE * (time.monotonic() - began))
+        if self._news is not None and not plain and not in_line:
+            known.news, known.quiet_until = news, began + QUIET
         found = sorted((*plain, *in_line), key=lambda row: (-row[PRIORITY], row[READY_AT]))
         return await lease_in_turn(self._lease, worker, [ReadyToken(*row[:READY_AT]) for row in found], limit)
 

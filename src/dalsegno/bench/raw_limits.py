@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from dalsegno.adapters.sqlite.connections.connection import WRITER_PRAGMAS, connect_writer, tune
+from dalsegno.adapters.sqlite.connections.file import WRITER_PRAGMAS, connect_writer, tune
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.wiring import sqlite_path
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from dalsegno.errors import UsageError
 from dalsegno.lang import Machine, Ok
 from dalsegno.lang import compile as compile_script
 from dalsegno.lang.python import DurableTask, PythonMachine, compile_workflow, sleep
+from dalsegno.wiring import STORE_VARIABLE
 
 SOURCE = """\
 workflow bench_suspended(inputs) {
@@ -88,7 +90,7 @@ async def _elsewhere(url: str, chosen: list[str]) -> dict[str, Any]:
         sys.executable,
         "-m",
         "dalsegno.bench.resume",
-        url,
+        env={**os.environ, STORE_VARIABLE: url},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
@@ -115,7 +117,7 @@ async def resume_here(url: str, chosen: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(resume_here(sys.argv[1], json.load(sys.stdin)))))
+    print(json.dumps(asyncio.run(resume_here(os.environ[STORE_VARIABLE], json.load(sys.stdin)))))
 
 
 NOW = 1_700_000_000.0

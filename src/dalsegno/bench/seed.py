@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres.store import DAY, DAY_BITS
-from dalsegno.adapters.sqlite.connections.connection import connect_writer
+from dalsegno.adapters.sqlite.connections.file import connect_writer
 from dalsegno.bench.workloads import Progress
 from dalsegno.model.ids import derive
 from dalsegno.model.search import error_words

@@ -13,6 +13,7 @@ from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Any
 
 from dalsegno.errors import InternalError
+from dalsegno.wiring import STORE_VARIABLE
 
 PATIENCE = 60.0
 """Seconds in which a server must listen, with a margin for a busy machine."""
@@ -66,9 +67,9 @@ async def connected(port: int, count: int) -> AsyncIterator[list[Line]]:
 async def served(url: str) -> AsyncIterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = ["-m", "dalsegno", "server", "--store", url, "--port", str(port), "--quiet"]
+    command = ["-m", "dalsegno", "server", "--port", str(port), "--quiet"]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        sys.executable, *command, env={**os.environ, STORE_VARIABLE: url, "PYTHONUNBUFFERED": "1"}
     )
     try:
         await _until_it_listens(port, process)

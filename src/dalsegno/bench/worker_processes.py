@@ -15,7 +15,7 @@ from dalsegno.app import App
 from dalsegno.bench.report import Meter
 from dalsegno.engine.worker.directory import read_info
 from dalsegno.errors import InternalError, UsageError
-from dalsegno.wiring import is_postgres
+from dalsegno.wiring import STORE_VARIABLE, is_postgres
 
 PATIENCE = 60.0
 """Seconds in which all processes must have started, with a margin for a busy machine."""
@@ -81,13 +81,13 @@ def _require_shared(url: str, processes: int) -> None:
 
 
 async def _start(url: str, concurrency: int) -> asyncio.subprocess.Process:
-    command = ["worker", "--store", url, "--app", "dalsegno.bench.tasks:app", "--quiet", "--json"]
+    command = ["worker", "--app", "dalsegno.bench.tasks:app", "--quiet", "--json"]
     return await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "dalsegno", *command, f"--concurrency={concurrency}"),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, STORE_VARIABLE: url, "PYTHONUNBUFFERED": "1"},
     )
 
 

@@ -11,18 +11,21 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dalsegno.cli.errors import Refusal
 
 STDIN = "-"
 SCRIPT = ".flow"
-EXAMPLES = {
+PayloadOption = Literal["input", "context", "payload", "data", "output"]
+"""Options that take JSON."""
+EXAMPLES: dict[PayloadOption, str] = {
     "input": '{"name": "Ada"}',
     "context": '{"node": {"price": 3}}',
     "payload": '{"approved": true}',
+    "data": '{"amount": 3}',
+    "output": '{"price": 3}',
 }
-"""Example values by option name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,7 @@ def read_document(file: str) -> Document:
     return Document(file, _read(file, "document"), Path(file).stem)
 
 
-def read_payload(given: str | None, what: str = "input") -> Any:
+def read_payload(given: str | None, what: PayloadOption = "input") -> Any:
     """Read ``JSON``, ``@file`` or ``-`` (stdin). Return None if the option is not given."""
     if given is None:
         return None
@@ -87,7 +90,7 @@ def _read(file: str, what: str) -> bytes:
         raise Refusal(f"{file} cannot be read: {error.strerror or error}") from None
 
 
-def _json(text: bytes, what: str, option: str) -> Any:
+def _json(text: bytes, what: str, option: PayloadOption) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from textwrap import dedent
@@ -46,7 +47,6 @@ HINTS: dict[type[DalSegnoError], str] = {
         "`dalsegno ls`, `workflows`, `task ls` and `dead ls` list what a store has; --store (or DALSEGNO_STORE) says "
         "which store."
     ),
-    Conflict: "`dalsegno show EXECUTION` shows what state it is in.",
     Unavailable: "`dalsegno doctor` searches for the cause.",
     StoreFull: "`dalsegno doctor` shows the free space.",
     StoreReadOnly: "`dalsegno doctor` shows what is missing.",
@@ -179,7 +179,13 @@ def _exit_code(error: BaseException) -> int:
     return USAGE if isinstance(error, DalSegnoError) and not isinstance(error, InternalError) else BROKEN
 
 
+_EXECUTION = re.compile(r"\bexecution ([\w-]+)")
+
+
 def _hint(error: DalSegnoError) -> str:
+    if isinstance(error, Conflict):
+        named = _EXECUTION.search(str(error))
+        return f"`dalsegno show {named[1]}` shows what state it is in." if named else ""
     return next((hint for kind, hint in HINTS.items() if isinstance(error, kind)), "")
 
 

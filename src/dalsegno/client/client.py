@@ -21,12 +21,12 @@ from dalsegno.client.schedules import ClientSchedules, ServerSchedules
 from dalsegno.client.stream import stream_events
 from dalsegno.client.tasks import ClientTasks
 from dalsegno.client.transport import Transport, checked_url
+from dalsegno.engine.executions import ExecutionFilters, filter_of
 from dalsegno.engine.operations.approvals import Approval
-from dalsegno.engine.operations.filters import ExecutionFilters, filter_of
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
+from dalsegno.engine.options import Duration, Moment
 from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.engine.times import Duration, Moment
 from dalsegno.engine.worker.directory import WorkerSeen
 from dalsegno.errors import UsageError
 from dalsegno.event_loop_host import LoopHost

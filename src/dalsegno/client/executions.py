@@ -27,9 +27,9 @@ from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
+from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.starting.pending import UNCHANGED, Unchanged
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.engine.times import Moment, read_moment
 from dalsegno.errors import Conflict, InternalError
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionView

@@ -12,9 +12,9 @@ from msgspec import Raw, Struct, structs
 from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.transport import Transport, own_key
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy, ScheduleSpec
+from dalsegno.engine.options import Moment
 from dalsegno.engine.schedules.request import NewSchedule
 from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleView
-from dalsegno.engine.times import Moment
 from dalsegno.handle import Handle, Runtime
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionState

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dalsegno.core.graph.external_waits import awaited_child, awaiting_in, signal_of
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionState, ExecutionView
 from dalsegno.model.inspection import Inspection

@@ -16,6 +16,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from dalsegno.core.values import encode_parsed
+from dalsegno.errors import NotJson
 from dalsegno.model.failure import Failure
 
 UNSTATED = 10
@@ -177,6 +179,8 @@ class _Error(Struct):
 _written = msgspec.json.Decoder(_Written).decode
 LONGEST_MESSAGE = 100_000
 LARGEST_RESULT = 10 * 1024 * 1024
+LARGEST_ERROR = 1024 * 1024
+"""Bytes of the error in a large result. The event loop decodes them."""
 
 
 def read_result(body: bytes | Raw) -> Result:
@@ -198,6 +202,35 @@ def read_result(body: bytes | Raw) -> Result:
     return Result(
         task, fence if isinstance(fence, int) else 0, execution, node, output, failure, written.worker or ""
     )
+
+
+def packed_result(body: bytes) -> dict[str, Any]:
+    """Read a result for another process: plain values, with output and error as JSON; or why it is refused."""
+    try:
+        found = read_result(body)
+        output = encode_parsed(found.output, "the output")
+    except BadResult as error:
+        return {"bad": str(error)}
+    except NotJson as error:
+        return {"bad": f"the result cannot be stored: {error}"}
+    failure = msgspec.json.encode(found.failure)
+    if len(failure) > LARGEST_ERROR:
+        return {"bad": f"the error of the result takes more than {LARGEST_ERROR:,} bytes"}
+    return {
+        "names": [found.id, found.fence, found.execution, found.node, found.worker],
+        "output": output,
+        "error": failure,
+    }
+
+
+def unpacked_result(reply: Mapping[str, Any]) -> Result:
+    """Return what `read_result` would return, with the output as JSON; or raise what it would raise."""
+    if "bad" in reply:
+        raise BadResult(reply["bad"])
+    task, fence, execution, node, worker = reply["names"]
+    failure = msgspec.json.decode(reply["error"], type=Failure | None)
+    output = Raw(reply["output"]) if failure is None else None
+    return Result(task, fence, execution, node, output, failure, worker)
 
 
 def _failure(error: Any) -> Failure:

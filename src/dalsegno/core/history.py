@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.graph.complete import SAME
-from dalsegno.core.graph.token_body import BLOB, OUTPUT, Entry, reference, value
+from dalsegno.core.graph.step_input import BLOB, OUTPUT, Entry, reference, value
 from dalsegno.graph.plan import Node
 from dalsegno.model.event import Event
 

@@ -177,7 +177,7 @@ def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:
     try:
         found = read_fields(body, shape)
     except json.JSONDecodeError as error:
-        return {"syntax": [error.msg, error.pos]}
+        return {"syntax": [error.msg, error.pos, error.lineno, error.colno]}
     except Unreadable as error:
         return {"unreadable": str(error)[:200]}
     except RecursionError:
@@ -236,8 +236,10 @@ def _without_texts(value: Any) -> Any:
 def unpacked_fields(reply: Mapping[str, Any]) -> Any:
     """Return what `read_fields` would return, or raise what it would raise."""
     if "syntax" in reply:
-        message, position = reply["syntax"]
-        raise json.JSONDecodeError(message, "", position)
+        message, position, line, column = reply["syntax"]
+        error = json.JSONDecodeError(message, "", position)
+        error.lineno, error.colno = line, column
+        raise error
     if "unreadable" in reply:
         raise Unreadable(reply["unreadable"])
     if "deep" in reply:

@@ -13,8 +13,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dalsegno.core.graph.external_waits import awaited_child, awaiting_in, signal_of
-from dalsegno.core.graph.step_input import encode_record
-from dalsegno.core.graph.token_body import decode_body
+from dalsegno.core.graph.step_input import decode_body, encode_record
 from dalsegno.graph.plan import Node
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.token import Lease, TokenView

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 
@@ -14,6 +15,7 @@ def span_id(name: str) -> int:
     return _hash(name, 8)
 
 
+@lru_cache(maxsize=4096)
 def traceparent(execution: str) -> str:
     """Return the header that joins the spans of a reader to the trace of an execution."""
     return f"00-{trace_id(execution):032x}-{span_id(execution):016x}-01"

@@ -347,3 +347,12 @@ def nesting(raw: bytes) -> int:
     """Return the nesting of valid JSON, without recursion."""
     steps = array("b", _TEXTS.sub(b"", raw).translate(_BRACKETS, _NO_BRACKETS))
     return max(accumulate(steps), default=0)
+
+
+def refuse_size(size: int, what: str, limit: int) -> None:
+    """Raise LimitExceeded if a value of ``size`` bytes is larger than the engine's limit ``value_bytes``."""
+    if size > limit:
+        raise LimitExceeded(
+            f"{what} is {size:,} bytes of JSON, more than the limit value_bytes of {limit:,}; "
+            "keep large data elsewhere and pass a reference to it"
+        )

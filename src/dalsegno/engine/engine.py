@@ -26,10 +26,10 @@ from dalsegno.engine.scripts.turns import Turns, turn_limits
 from dalsegno.engine.secrets import KeySource, Vault
 from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import REMOTE_VARIABLE, EngineSettings, remote_queues
+from dalsegno.engine.steps.contexts import StepTransactions
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Tasks
-from dalsegno.engine.steps.transactions import StepTransactions
 from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
 from dalsegno.engine.tracing import CombinedObserver, Observer, tracing_if_set
@@ -37,12 +37,19 @@ from dalsegno.engine.upkeep.outbox import Outbox
 from dalsegno.engine.upkeep.reconciler import Reconciler
 from dalsegno.engine.upkeep.timers import Timers
 from dalsegno.engine.wire.intake import WireIntake
-from dalsegno.engine.wire.publishing import Publishing, has_news
-from dalsegno.engine.worker.capabilities import Capabilities, key_offer, node_offer, task_offer, version_offer
-from dalsegno.engine.worker.directory import LiveWorkers, describe, present, worker_name
+from dalsegno.engine.wire.publishing import Publishing
+from dalsegno.engine.worker.capabilities import (
+    Capabilities,
+    LackingTokensWaker,
+    MissingTasks,
+    key_offer,
+    node_offer,
+    task_offer,
+    version_offer,
+)
+from dalsegno.engine.worker.directory import LiveWorkers, dead_workers, describe, present, worker_name
 from dalsegno.engine.worker.focused_broker import FocusedBroker
 from dalsegno.engine.worker.heartbeat import Heartbeat, RetiredNames
-from dalsegno.engine.worker.missing_tasks import LackingTokensWaker, MissingTasks
 from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import BadConfiguration, OperatorError, StoreLost
 from dalsegno.model.effect import DropTokens, FinishExecution
@@ -189,7 +196,7 @@ class Engine:
         self.publishing = self._make_publishing()
         self._intake: WireIntake | None = None
         self.distribution: Distribution | None = None
-        """Hands tasks out over the stack's brokers; set by whoever opens the engine, for a stack that has any."""
+        """Hands tasks out over the stack's brokers; set by the opener of the engine if the stack has brokers."""
         self.worker: Worker | None = None
         self.observer: Observer | None = None
         self._broker: Broker = stack.broker
@@ -203,9 +210,17 @@ class Engine:
         publisher, publications = self.stack.publisher, self.stack.publications
         if publisher is None or publications is None:
             return None
-        publishing = Publishing(self.client, publisher, publications, worker_name())
+        publishing = Publishing(self.client, publisher, publications, worker_name(), self._works_alone)
         publishing.outage = self.outage
         return publishing
+
+    async def _works_alone(self) -> bool:
+        """Return True if no other process runs steps."""
+        if self.worker is None:
+            return False
+        views = await self.stack.ledger.workers()
+        others = {view.id for view in views} - set(self.worker.names())
+        return others <= dead_workers(views, self.stack.ledger.now())
 
     @property
     def intake(self) -> WireIntake:
@@ -519,8 +534,8 @@ class Engine:
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
-        if self.publishing is not None and self.is_running and has_news(transition, applied):
-            self.publishing.notice(transition.execution)
+        if self.publishing is not None and self.is_running:
+            self.publishing.committed(transition, applied)
         if self.stack.neighbours is not None:
             announce_commit(self.stack.neighbours, transition, applied)
 

@@ -1,34 +1,35 @@
-"""The executions of one store, as this process reads them: queries, and what commands to them need."""
+"""The executions of one store, as this process reads them: filters, queries, and what commands to them need."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
+from dalsegno.core.graph.step_input import Body, Context, decode_body, decode_page
 from dalsegno.core.graph.summary import NodeSummary, summarise
-from dalsegno.core.graph.token_body import Body, Context, decode_body, decode_page
 from dalsegno.core.scripts.summary import TaskTally
 from dalsegno.core.values import decode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.values import Loader, Results, Storage
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.model.event import Event
-from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
+from dalsegno.model.execution import Ending, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.ports.stack import Stack
 
 
 class StoredExecutions:
-    """What the services of a client share. None of them knows the client."""
+    """The stack and the caches that the services of a client share. No service knows the client."""
 
     def __init__(
         self,
@@ -182,3 +183,45 @@ class StoredExecutions:
 
 def no_execution(execution: str) -> NotFound:
     return NotFound(f"there is no execution {execution} in this store")
+
+
+Bound = Literal["created_since", "created_until", "ended_since", "ended_until"]
+
+
+class ExecutionFilters(TypedDict, total=False):
+    """Filters that must all match; of several states, kinds or relations one must match."""
+
+    states: Sequence[ExecutionState]
+    kinds: Sequence[ExecutionKind]
+    """Default: all kinds but schedules."""
+    tags: Mapping[str, str]
+    parent: str
+    relations: Sequence[str]
+    created_since: Moment
+    created_until: Moment
+    """Exclusive."""
+    ended_since: Moment
+    ended_until: Moment
+    text: str
+    """The beginning of an id, an idempotency key, part of a workflow's name, a tag's value, or words of an error."""
+
+
+def filter_of(workflow: str | None, given: ExecutionFilters) -> ExecutionFilter:
+    return ExecutionFilter(
+        workflow,
+        tuple(given.get("states", ())),
+        tuple(sorted(given.get("tags", {}).items())),
+        given.get("parent"),
+        tuple(given.get("kinds", ())),
+        tuple(given.get("relations", ())),
+        created_since=_moment(given, "created_since"),
+        created_until=_moment(given, "created_until"),
+        ended_since=_moment(given, "ended_since"),
+        ended_until=_moment(given, "ended_until"),
+        text=given.get("text"),
+    )
+
+
+def _moment(given: ExecutionFilters, name: Bound) -> float | None:
+    moment = given.get(name)
+    return None if moment is None else read_moment(moment, f"'{name}'")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dalsegno.core.graph.fail import MAX_LOSSES
-from dalsegno.engine.upkeep.retention import Retention
+from dalsegno.engine.upkeep.reconciler import Retention
 from dalsegno.graph.documents.document import SCHEMA_STEPS, DocumentLimits
 from dalsegno.lang import Limits
 from dalsegno.ports.messages import Adopt

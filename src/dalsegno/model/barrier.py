@@ -73,7 +73,7 @@ class SlotView(Struct, frozen=True, gc=False):
 
 
 class LeftView(Struct, frozen=True, gc=False):
-    """What a branch left in its scope, in key order."""
+    """A context entry that a branch left in its scope. Lists of them are in key order."""
 
     key: str
     data: bytes

@@ -175,7 +175,7 @@ def no_such_version(name: str, version: Version) -> str:
 
 
 class Needs(Struct, frozen=True):
-    """What still needs a definition."""
+    """Users of a definition, which keep it from being removed."""
 
     unfinished: tuple[str, ...] = ()
     """Some of the unfinished executions."""

@@ -68,3 +68,19 @@ class Event(Struct, frozen=True, gc=False):
     token: str | None
     arrived: int | None = None
     expected: int | None = None
+
+
+def recorded(event: NewEvent, execution: str, seq: int, arrived: int | None, expected: int | None) -> Event:
+    """Return the event as it is read back."""
+    return Event(
+        execution,
+        seq,
+        event.kind,
+        event.node,
+        event.scope,
+        event.at,
+        event.data,
+        event.token,
+        arrived,
+        expected,
+    )

@@ -117,11 +117,15 @@ def with_handed_over(leases: Sequence[Lease]) -> list[Lease]:
     return [*leases, *handed_over]
 
 
-def not_among(leases: Sequence[Lease], valid: Collection[tuple[str, str, int]]) -> list[Lease]:
-    """Return the leases that are not ``valid``, neither themselves nor handed over.
+def not_among(
+    leases: Sequence[Lease], valid: Collection[tuple[str, str, int]], *, handed_over: bool = True
+) -> list[Lease]:
+    """Return the leases that are not ``valid``, neither themselves nor, if that counts, handed over.
 
     They are compared by execution, token and fence.
     """
+    if not handed_over:
+        return [lease for lease in leases if (lease.execution, lease.token, lease.fence) not in valid]
     return [
         lease
         for lease in leases

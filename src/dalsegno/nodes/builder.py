@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from dalsegno.errors import InvalidInput
 from dalsegno.graph.catalog import ControlKind, NodeSpec, ParameterProblem
-from dalsegno.nodes.json_schema import parameter_schema
 from dalsegno.nodes.parameters import check_parameters, kinds_of, parameter_parser
 from dalsegno.ports.node import Execute, NodeContext, NodeType, Receive
 
@@ -124,3 +123,23 @@ def _require_two_arguments(name: str, function: Callable[..., Any]) -> None:
 def _first_paragraph(function: Callable[..., Any]) -> str:
     paragraph, _, _ = (inspect.getdoc(function) or "").partition("\n\n")
     return " ".join(paragraph.split())
+
+
+_KEYWORDS = {"gt": "exclusiveMinimum", "ge": "minimum", "lt": "exclusiveMaximum", "le": "maximum"}
+"""For bounds of fields that may also be text, the model emits Python's keywords."""
+
+
+def parameter_schema(model: type[BaseModel]) -> dict[str, Any]:
+    schema: dict[str, Any] = _standard(model.model_json_schema())
+    return schema
+
+
+def _standard(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_standard(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _KEYWORDS[key] if key in _KEYWORDS and isinstance(each, int | float) else key: _standard(each)
+        for key, each in value.items()
+    }

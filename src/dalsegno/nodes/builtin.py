@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dalsegno.nodes.control.aggregator import aggregator
-from dalsegno.nodes.control.approval import approval
-from dalsegno.nodes.control.conditional import conditional
-from dalsegno.nodes.control.input_output import input_node, output_node
-from dalsegno.nodes.control.log import log
-from dalsegno.nodes.control.merge import merge
-from dalsegno.nodes.control.script import script
-from dalsegno.nodes.control.split import split
-from dalsegno.nodes.control.switch import switch
-from dalsegno.nodes.control.task import task
-from dalsegno.nodes.control.triggers import manual, schedule, webhook
-from dalsegno.nodes.control.wait import wait
-from dalsegno.nodes.control.workflow import workflow
-from dalsegno.nodes.data.datetime import datetime_node
+from dalsegno.nodes.control.branches import aggregator, merge, split
+from dalsegno.nodes.control.conditions import conditional, switch
+from dalsegno.nodes.control.input_output import input_node, log, manual, output_node, schedule, webhook
+from dalsegno.nodes.control.programs import script, task, workflow
+from dalsegno.nodes.control.waits import approval, wait
 from dalsegno.nodes.data.edit import edit
-from dalsegno.nodes.data.filter import filter_items
-from dalsegno.nodes.data.grouping import dedupe, group
-from dalsegno.nodes.data.limit import limit
-from dalsegno.nodes.data.map import map_items
-from dalsegno.nodes.data.sort import sort
+from dalsegno.nodes.data.list_nodes import dedupe, filter_items, group, limit, map_items, sort
+from dalsegno.nodes.data.times import datetime_node
 from dalsegno.nodes.http.node import http
 from dalsegno.ports.node import NodeType
 

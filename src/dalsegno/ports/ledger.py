@@ -175,7 +175,7 @@ class Ledger(Protocol):
         """Lease the named tokens that are ready; pass over the others."""
 
     async def release(self, worker: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
-        """Hand leases back: the tokens are ready again. A loss is counted only with ``lost``: whoever worked on them
+        """Hand leases back: the tokens are ready again. A loss is counted only with ``lost``: the process that had them
         for this worker has died.
         """
 

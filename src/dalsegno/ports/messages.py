@@ -92,13 +92,13 @@ class DeadLetters(Protocol):
     async def drop(self, id: str) -> bool: ...
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingMessage:
+class OutgoingMessage(Struct, frozen=True):
     kind: Literal["status", "completion"]
     message_id: str
     body: bytes
     priority: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    traceparent: str = ""
+    """The trace that readers' spans join; empty: none."""
 
 
 class Claims(Struct):
@@ -147,7 +147,7 @@ class Publications(Protocol):
     """
 
     async def claim(self, owner: str, executions: Sequence[str], seconds: float) -> Claims:
-        """Claim marks that nobody else holds, for so many seconds. Executions without a mark are in neither part."""
+        """Claim marks that no other process has, for so many seconds. Executions without a mark are in neither part."""
 
     async def confirm(self, owner: str, confirmed: Mapping[str, int], ended: Collection[str] = ()) -> None:
         """Move marks, never backwards, and give up their claims; remove the marks of ``ended``.
@@ -160,6 +160,9 @@ class Publications(Protocol):
         however many they are. If a history is complete, the events read are up to its end.
         """
 
+    async def last_events(self, executions: Sequence[str]) -> dict[str, int]:
+        """Return the number of the last event of each execution; of those that have ended it may be missing."""
+
     async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
         """Return one bounded page of a walk through all marks, in the order of the executions' ids.
 
@@ -170,8 +173,9 @@ class Publications(Protocol):
 class Publisher(Protocol):
     """Carries messages to a broker, each with a confirmation."""
 
-    async def publish(self, messages: Sequence[OutgoingMessage]) -> int:
-        """Publish in this order; return how many, from the first on, the broker has confirmed.
+    def publish(self, messages: Sequence[OutgoingMessage], answered: Callable[[int], None]) -> None:
+        """Publish in this order. Once all are answered, ``answered`` receives how many, from the first on, the broker
+        has confirmed.
 
         A missing or negative confirmation, or a connection that is away or blocked, ends the count: the caller
         publishes the rest again later. It never raises for those.

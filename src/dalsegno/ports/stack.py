@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from dalsegno.errors import StoreLost
 from dalsegno.ports.archive import Archive
@@ -27,6 +27,33 @@ ITEMS_PER_COMMIT = 200
 """Items of a split opened by one commit, so that no commit becomes too wide."""
 
 
+Kind = Literal["messages", "retries", "statuses", "completions", "tasks", "results", "timers", "dead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in one place of a server: a queue, a stream, a sorted set."""
+
+    place: str
+    kind: Kind
+    messages: float
+    waiting: float = 0.0
+    """Seconds for which something has been waiting: the age of the oldest message where the server tells it, else the
+    time since this process last found the place empty.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a server reports for ``/metrics``."""
+
+    backlogs: Sequence[Backlog] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Other figures by name."""
+    unconfirmed: float | None = None
+    """Messages of this process that the server has not confirmed yet; None if it confirms none."""
+
+
 class Server(Protocol):
     """A server besides the store's that this process is connected to."""
 
@@ -43,8 +70,7 @@ class Server(Protocol):
     async def examine(self) -> Sequence[str]:
         """Ask the server itself, for ``doctor``: return what a person should know or mend, as sentences."""
 
-    async def measure(self) -> Mapping[str, float]:
-        """Return figures for ``/metrics`` by name, such as the depth of a queue."""
+    async def measure(self) -> Measured: ...
 
 
 class Presence(Protocol):
@@ -54,9 +80,9 @@ class Presence(Protocol):
         """Show a worker of this process until the stack is closed. Its ``info`` says that it is ours."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    url: str
+    url: str = field(repr=False)  # it may hold a password
     ledger: Ledger
     broker: Broker
     archive: Archive
@@ -95,7 +121,7 @@ class Stack:
     sources: Sequence[MessageSource] = ()
     """Where execution messages of other programs come from."""
     publisher: Publisher | None = None
-    """Carries statuses and completions to other programs. None if the stack has nobody to tell."""
+    """Carries statuses and completions to other programs. None if no other program receives them."""
     publications: Publications | None = None
     """Marks of how far statuses are published. Only a stack with a publisher uses them."""
     dead_letters: Sequence[DeadLetters] = ()

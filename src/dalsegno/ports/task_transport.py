@@ -37,6 +37,8 @@ class TaskCopy:
     """The JSON object that ``POST /v1/tasks/claim`` gives."""
     deadline: float | None = None
     """After which the task has failed with a timeout."""
+    traceparent: str = ""
+    """The trace of its execution, also in ``body``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Settlement:
 
 
 Settle = Callable[[ForeignResult], Awaitable[Settlement]]
+"""Commits what a result causes. Waits while the store is away; raises nothing but a cancellation."""
 
 
 class TaskTransport(Protocol):
@@ -126,10 +129,10 @@ class TaskTransport(Protocol):
         """Return what the broker knows about this queue. None: it cannot be said now."""
 
     async def withdraw(self, queue: str, copies: Sequence[tuple[str, int]]) -> None:
-        """Remove copies, by id and fence, that nobody needs to run any more, as far as the broker can."""
+        """Remove copies, by id and fence, that no longer need to run, as far as the broker can."""
 
     def start(self, settle: Settle) -> None:
-        """Receive results. Each is acknowledged after ``settle`` returned; if ``settle`` raises, it is tried again."""
+        """Receive results. Each is acknowledged after ``settle`` returned."""
 
     def is_drained(self) -> bool:
         """Return whether all results that were there at ``start`` have been settled."""

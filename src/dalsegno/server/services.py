@@ -133,7 +133,7 @@ class ServerServices:
     usage: KeyUsage = field(init=False)
     """The use of quotas by keys, and all open streams."""
     large_values: Lane = field(init=False)
-    """Bytes of large values in calls in progress; see `server.http.replies`."""
+    """Bytes of large values in calls in progress; see `server.http.responses`."""
     meter: Meter = field(default_factory=Meter)
     background_tasks: BackgroundTasks = field(default_factory=BackgroundTasks)
     delivery_limits: DeliveryLimits = field(default_factory=DeliveryLimits)

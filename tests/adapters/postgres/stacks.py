@@ -16,19 +16,41 @@ from dalsegno.adapters.postgres import (
 )
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
+from tests.waiting import come_about
+
+
+class SharingStore(PostgresStore):
+    """With the connections of another one, which stay open."""
+
+    @classmethod
+    async def beside(cls, other: PostgresStore, clock: FakeClock) -> SharingStore:
+        store = cls(other._pool, other.url, clock, other.mode)
+        [(seen,)] = await store.fetch("look.now")
+        store.saw(seen)
+        return store
+
+    async def close(self) -> None:
+        """Wait until its transactions have ended."""
+        await come_about(lambda: self._pool.get_idle_size() == self._pool.get_size(), "no connection in use")
 
 
 class PostgresStacks:
-    """Each is what one process would have. They share a clock."""
+    """Each is what one process would have. They share a clock, and the connections of ``shared`` if there is one."""
 
-    def __init__(self, url: str, clock: FakeClock | None = None) -> None:
+    def __init__(
+        self, url: str, clock: FakeClock | None = None, *, shared: PostgresStore | None = None
+    ) -> None:
         self.url = url
+        self.shared = shared
         self.clock = clock or FakeClock()
         self.brokers: list[PostgresBroker] = []
         self.ledgers: list[PostgresLedger] = []
 
     async def open(self, listen_at: str | None = None) -> ContractStack:
-        store = await PostgresStore.open(self.url, self.clock)
+        if self.shared is None:
+            store = await PostgresStore.open(self.url, self.clock)
+        else:
+            store = await SharingStore.beside(self.shared, self.clock)
         ledger = PostgresLedger(store)
         listener = Listener(listen_at or self.url)
         broker = PostgresBroker(ledger, listener, ledger.waiting_workers)

@@ -13,12 +13,13 @@ from dalsegno.adapters.postgres import PostgresLedger, PostgresStore
 from dalsegno.adapters.postgres.claim.waiting_workers import WaitingWorker, WaitingWorkers
 from dalsegno.errors import Unavailable
 from dalsegno.model.token import Lease
-from dalsegno.model.transition import Applied, Transition
+from dalsegno.model.transition import Transition
 from dalsegno.ports.ledger import Woken
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import event, last, start, token
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks
+from tests.applied import applied
 
 WAKE = "leases.wake_plain"
 
@@ -83,7 +84,7 @@ async def test_what_was_handed_over_commits_the_short_way(stack: ContractStack) 
         [Transition("run-1", (last(),), (event(),), "t", lease.fence, worker="w1")]
     )
 
-    assert outcome == Applied(ended="COMPLETED")
+    assert outcome == applied(ended="COMPLETED")
     assert ledger_of(stack).commits.known.hits == 1
 
 

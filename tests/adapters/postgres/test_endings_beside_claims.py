@@ -13,11 +13,12 @@ from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.limits import Allowance
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken
-from dalsegno.model.transition import Applied, Stale, Transition
+from dalsegno.model.transition import Stale, Transition
 from dalsegno.testing.contract.builders import cancel, command, finish, new_execution, start, step, token
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import SOON, act_beside, until
 from tests.adapters.postgres.stacks import PostgresStacks
+from tests.applied import applied
 from tests.servers.postgres import PostgresServer
 
 KEY, ONE = "mail", Allowance(concurrency=1)
@@ -107,7 +108,7 @@ async def claim_while_it_ends(
     ending = await prepare(other)
 
     async def end() -> None:
-        assert await other.commit([ending]) == [Applied(ended=ending.effects[0].state)]  # type: ignore[union-attr]
+        assert await other.commit([ending]) == [applied(ended=ending.effects[0].state)]  # type: ignore[union-attr]
         if then is not None:
             await then()
 

@@ -16,6 +16,7 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.builders import RUN, event, last, new_execution, start, token
 from tests.adapters.postgres.commit_comparison import come_to_the_same, rows
 from tests.adapters.postgres.conftest import OpenLedger
+from tests.applied import applied
 
 
 async def begin(ledger: PostgresLedger, *names: str, run: str = RUN) -> dict[str, Lease]:
@@ -33,7 +34,7 @@ async def test_chain_goes_the_short_way_from_its_claim_on(ledger: PostgresLedger
 
     for number in range(10):
         [outcome] = await ledger.commit([hop(f"t{number}", f"t{number + 1}")])
-        assert outcome == Applied(kept=(f"t{number + 1}",))
+        assert outcome == applied(kept=(f"t{number + 1}",))
 
     assert ledger.commits.known.hits == 10
     assert ledger.commits.reloads == 0
@@ -58,7 +59,7 @@ async def test_pause_by_another_process_is_noticed(ledger: PostgresLedger, open_
 
     [outcome] = await ledger.commit([hop("t0", "t1")])
 
-    assert outcome == Applied()  # applied, but the new token is held
+    assert outcome == applied()  # applied, but the new token is held
     found = await ledger.inspect(RUN)
     assert found is not None
     assert [(view.id, view.state) for view in found.tokens] == [("t1", "held")]
@@ -72,7 +73,7 @@ async def test_version_that_came_twice_is_noticed(ledger: PostgresLedger) -> Non
 
     [outcome] = await ledger.commit([hop("t0", "t1")])
 
-    assert (outcome, ledger.commits.known.hits) == (Applied(kept=("t1",)), 0)
+    assert (outcome, ledger.commits.known.hits) == (applied(kept=("t1",)), 0)
 
 
 async def test_lease_lost_to_another_process_is_stale(
@@ -125,7 +126,7 @@ async def test_spawn_of_a_token_that_exists_changes_nothing(ledger: PostgresLedg
 
     [outcome] = await ledger.commit([hop("t0", "t1")])
 
-    assert outcome == Applied()
+    assert outcome == applied()
     found = await ledger.inspect(RUN)
     assert found is not None
     assert [(view.id, view.fence) for view in found.tokens] == [("t1", 1)]
@@ -137,7 +138,7 @@ async def test_an_ending_goes_the_short_way_and_leaves_a_complete_record(ledger:
 
     [outcome] = await ledger.commit([Transition(RUN, (last(output=b'"all"'),), (event(),), "t0", 1)])
 
-    assert outcome == Applied(ended="COMPLETED")
+    assert outcome == applied(ended="COMPLETED")
     assert ledger.commits.known.hits == 1
     found = await ledger.inspect(RUN)
     assert found is not None
@@ -177,7 +178,7 @@ async def test_sleep_goes_the_short_way_and_is_woken_in_time(
 
     [outcome] = await ledger.commit([rest("t0", due)])
 
-    assert outcome == Applied(next_due=due)
+    assert outcome == applied(next_due=due)
     assert ledger.commits.known.hits == 1
     assert await ledger.commit([rest("t0", due)]) == [AlreadyApplied()]
     assert (await ledger.wake(9)).next_due == due
@@ -205,9 +206,9 @@ async def test_sleeps_steps_and_endings_go_together(ledger: PostgresLedger) -> N
     )
 
     assert outcomes == [
-        Applied(kept=("run-a-1",)),
-        Applied(next_due=due),
-        Applied(ended="COMPLETED"),
+        applied(kept=("run-a-1",)),
+        applied(next_due=due),
+        applied(ended="COMPLETED"),
     ]
     assert ledger.commits.known.hits == 3
     states = await rows(ledger, "SELECT id, state FROM token ORDER BY id")
@@ -237,7 +238,7 @@ async def test_sleep_that_is_more_than_that_goes_the_long_way(
     await begin(ledger, "t0")
     due = ledger.now() + 60
 
-    assert await ledger.commit([rest("t0", due, **more)]) == [Applied(next_due=due)]
+    assert await ledger.commit([rest("t0", due, **more)]) == [applied(next_due=due)]
 
     assert ledger.commits.known.hits == 0
     [row] = await rows(ledger, "SELECT state, due, awaits, queue FROM token")
@@ -252,7 +253,7 @@ async def test_an_ending_beside_steps_of_others_goes_with_them(ledger: PostgresL
         [hop("a0", "a1", "run-a"), Transition("run-b", (last(),), (event(),), "b0", 1)]
     )
 
-    assert outcomes == [Applied(kept=("a1",)), Applied(ended="COMPLETED")]
+    assert outcomes == [applied(kept=("a1",)), applied(ended="COMPLETED")]
     assert ledger.commits.known.hits == 2
     states = await rows(ledger, "SELECT id, state, ended_at IS NULL FROM execution ORDER BY id")
     assert [tuple(row) for row in states] == [("run-a", "RUNNING", True), ("run-b", "COMPLETED", False)]
@@ -278,7 +279,7 @@ async def test_an_ending_that_holds_a_slot_gives_it_up(ledger: PostgresLedger) -
 
     [outcome] = await ledger.commit([Transition(RUN, (last(),), (event(),), "t0", 1)])
 
-    assert outcome == Applied(ended="COMPLETED")
+    assert outcome == applied(ended="COMPLETED")
     assert ledger.commits.known.hits == 0
     assert await rows(ledger, "SELECT 1 FROM slot_holder") == []
 
@@ -290,7 +291,7 @@ async def test_an_ending_that_somebody_is_told_of_goes_the_long_way(ledger: Post
 
     [outcome] = await ledger.commit([Transition(RUN, (last(),), (event(),), "t0", 1)])
 
-    assert outcome == Applied(ended="COMPLETED", owes=True)
+    assert outcome == applied(ended="COMPLETED", owes=True)
     assert [entry.data for entry in await ledger.outbox()] == [b"parent"]
 
 

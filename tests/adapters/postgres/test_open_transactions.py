@@ -34,6 +34,7 @@ from dalsegno.testing.contract.builders import (
 )
 from tests.adapters.postgres.conftest import OpenLedger
 from tests.adapters.postgres.meanwhile import until
+from tests.applied import applied
 
 AT_ONCE = 3.0
 """Seconds; less than anybody waits for a lock."""
@@ -129,7 +130,7 @@ async def test_it_stands_in_line_from_the_callers_commit_on(
     outcome = await caller.start(limited("early"))
     await caller.start(limited("urgent", priority=5))
     await caller.start(limited("late"))
-    assert outcome == Applied(next_due=ledger.now())
+    assert outcome == applied(next_due=ledger.now())
     await other.commit([limited("meanwhile")])
     assert (await other.wake()).ready == ()
     await caller.commit()

@@ -24,6 +24,7 @@ from dalsegno.testing.contract.script_builders import (
 )
 from tests.adapters.postgres.commit_comparison import come_to_the_same, rows
 from tests.adapters.postgres.conftest import OpenLedger
+from tests.applied import applied
 
 ENDING = msgspec.structs.replace(finish(), hand_over=True)
 STATES = "SELECT id, state FROM token ORDER BY id"
@@ -61,7 +62,7 @@ async def begin(ledger: PostgresLedger, *names: str, need: int = 1) -> None:
     await ledger.commit([start_script()])
     await ledger.claim("w1", [SYSTEM_QUEUE], 9)
     [outcome] = await ledger.commit([first_run(*names, need=need)])
-    assert outcome == Applied(kept=names)
+    assert outcome == applied(kept=names)
     assert ledger.commits.known.hits == 0
 
 
@@ -70,13 +71,13 @@ async def test_script_goes_the_short_way_to_its_end(ledger: PostgresLedger) -> N
 
     for turn in range(1, 6):
         [outcome] = await ledger.commit([fused(f"t{turn}", f"t{turn + 1}", turn)])
-        assert outcome == Applied(kept=(f"t{turn + 1}",))
+        assert outcome == applied(kept=(f"t{turn + 1}",))
         machine = await ledger.machine(RUN)
         assert machine is not None
         assert (machine.version, machine.inbox, machine.snapshot) == (turn + 1, turn, b"after %d" % turn)
     [outcome] = await ledger.commit([returned("t6", 6)])
 
-    assert outcome == Applied(ended="COMPLETED")
+    assert outcome == applied(ended="COMPLETED")
     assert ledger.commits.known.hits == 6
     assert ledger.commits.fast_path_failures == 0
     found = await ledger.inspect(RUN)
@@ -90,8 +91,8 @@ async def test_completions_go_the_short_way_and_the_last_one_resumes(ledger: Pos
     first, second = await ledger.commit([completed("t1", 1), completed("t2", 2)])
     [third] = await ledger.commit([completed("t3", 3)])
 
-    assert (first, second) == (Applied(), Applied())
-    assert third == Applied(ready=(ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),)), third
+    assert (first, second) == (applied(), applied())
+    assert third == applied(ready=(ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),)), third
     assert ledger.commits.known.hits == 3
     box = await rows(ledger, "SELECT number, promise, ok, data FROM inbox ORDER BY number")
     assert [tuple(row) for row in box] == [(number, number, True, b"1") for number in (1, 2, 3)]
@@ -105,7 +106,7 @@ async def test_what_the_script_cannot_ask_for_any_more_leaves_its_inbox(ledger: 
     forgets = save(1, 1, settled=Completion(2, True, b"2"), reachable=((2, 3),))
     [outcome] = await ledger.commit([Transition(RUN, (forgets,), (event("TaskCompleted"),), "t2", 1)])
 
-    assert outcome == Applied()
+    assert outcome == applied()
     assert ledger.commits.known.hits == 2
     assert [tuple(row) for row in await rows(ledger, "SELECT number, promise FROM inbox")] == [(2, 2)]
 
@@ -146,7 +147,7 @@ async def test_script_that_waits_for_signals_goes_the_long_way(
     waits = Transition(RUN, (save(1, 2, signals=("approved",)),), (event("Suspended"),), resume_id(1), 1)
     [outcome] = await ledger.commit([waits])
 
-    assert outcome == Applied(ready=(ReadyToken(resume_id(2), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),))
+    assert outcome == applied(ready=(ReadyToken(resume_id(2), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),))
     assert ledger.commits.known.hits == hits
 
 
@@ -180,7 +181,7 @@ async def test_script_that_does_not_fit_takes_no_others_along(ledger: PostgresLe
 
     outcomes = await ledger.commit([*misfits[what], hop("graph")])
 
-    assert outcomes[-1] == Applied(kept=("graph-1",))
+    assert outcomes[-1] == applied(kept=("graph-1",))
     assert Stale("version") in outcomes or what == "loser still runs"
     assert ledger.commits.known.hits == 1
 

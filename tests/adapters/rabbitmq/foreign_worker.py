@@ -68,11 +68,16 @@ class ForeignWorker:
         await self.answer(task, success=True, output=output)
 
     async def send(self, body: Any, queue: str = RESULTS) -> None:
-        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Send as soon as the queue is there: the orchestrator declares it when it has connected."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         properties = Properties(delivery_mode=PERSISTENT, message_id="result-1")
-        self.channel.publish("workflows", queue, properties, data, answer.set_result)
-        assert await answer == "confirmed"
+
+        async def sent() -> bool:
+            answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            self.channel.publish("workflows", queue, properties, data, answer.set_result)
+            return await answer == "confirmed"
+
+        await come_about(sent, f"{queue} takes a message", 20.0)
 
     async def depth(self, queue: str) -> int:
         return (await self.channel.depth(queue))[0]

@@ -6,18 +6,26 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dalsegno.adapters.memory import MemoryArchive, MemoryBroker, MemoryLedger, MemoryStore
-from dalsegno.adapters.rabbitmq import RabbitBroker, RabbitPublisher, RabbitServer, make_broker, receiver
+from dalsegno.adapters.rabbitmq import (
+    RabbitBroker,
+    RabbitPublisher,
+    RabbitServer,
+    make_broker,
+    receiver,
+    taking,
+)
 from dalsegno.adapters.rabbitmq import broker as broker_module
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.address import parse_address
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message, Outcome
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
+from dalsegno.adapters.rabbitmq.tasks import RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import DEAD, EXECUTION, LADDER, NODE_STATUS
 from dalsegno.core.trace_ids import traceparent
 from dalsegno.errors import BadConfiguration, Unavailable
@@ -256,6 +264,38 @@ async def test_queues_of_users_have_queues_of_their_own(rig: Rig) -> None:
     assert await rig.depth() == 0
 
 
+async def test_those_who_serve_different_queues_get_only_their_tokens(rig: Rig) -> None:
+    """A worker, and beside it in its process those who claim for programs elsewhere."""
+    broker = await rig.process()
+    for _ in range(3):
+        worker = asyncio.create_task(take(broker))
+        others = [asyncio.create_task(take(broker, 1, f"r{queue}", queue)) for queue in ("gpu", "mail")]
+        await come_about(lambda: len(broker.receiver.others) == 2, "their channels")
+        for queue in ("gpu", "mail", "default"):
+            [applied] = await rig.stack.apply(start(f"{queue}-{len(rig.tasks)}", token(queue, queue=queue)))
+            await broker.announce(applied.ready)
+        found = await asyncio.gather(worker, *others)
+        assert [[lease.queue for lease in leases] for leases in found] == [["default"], ["gpu"], ["mail"]]
+        for leases in found:
+            await rig.stack.apply(step(leases[0]))
+            broker.settled(leases[0])
+        rig.tasks += [worker]
+    await come_about(lambda: not any(each.unanswered for each in broker.receiver.others), "acknowledgements")
+
+
+async def test_channels_that_nobody_uses_are_closed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_module, "MOST_TAKINGS", 3)
+    broker = await rig.process()
+    for number in range(6):
+        waiting = asyncio.create_task(broker.take("w1", [f"q{number}"], 1))
+        await come_about(lambda: broker.receiver.is_ready, "the connection")
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    assert len(broker.receiver.others) < 3
+    await rig.spawn(broker, "a", queue="q5")
+    assert [lease.token for lease in await take(broker, 1, "w1", "q5")] == ["a"]
+
+
 async def test_queue_with_a_name_too_long_for_rabbitmq_is_served_from_the_ledger(rig: Rig) -> None:
     name = "q" * 250
     broker = await rig.process()
@@ -271,10 +311,44 @@ async def test_queue_with_a_name_too_long_for_rabbitmq_is_served_from_the_ledger
 async def test_lost_announcement_is_found_by_an_idle_worker(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_module, "IDLE_LOOK", 0.2)
+    monkeypatch.setattr(taking, "IDLE_LOOK", 0.2)
     broker = await rig.process()
     await rig.stack.apply(start(RUN, token("a")))
     assert [lease.token for lease in await take(broker)] == ["a"]
+
+
+async def test_all_that_an_outage_left_unannounced_is_claimed_in_turn_with_messages(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait until a worker has nothing else to do; and what is announced is left to its messages."""
+    broker = await rig.process()
+    await rig.spawn(broker, "first")
+    assert [lease.token for lease in await take(broker)] == ["first"]
+    with monkeypatch.context() as outage:
+        outage.setattr(broker.sender, "may_send", lambda: False)
+        [applied] = await rig.stack.apply(start("lost", *(token(f"lost{number:02}") for number in range(30))))
+        await broker.announce(applied.ready)
+    cast(FakeClock, rig.stack.clock).advance(1)
+    [applied] = await rig.stack.apply(start("sent", *(token(f"sent{number:02}") for number in range(30))))
+    await broker.announce(applied.ready)
+    await come_about(lambda: broker.receiver.waiting, "a message is delivered")
+
+    kinds: list[str] = []
+    claims = rig.stack.ledger.claim
+    count = 0
+
+    async def counted(*given: Any) -> list[Lease]:
+        nonlocal count
+        count += 1
+        return await claims(*given)
+
+    monkeypatch.setattr(rig.stack.ledger, "claim", counted)
+    async with asyncio.timeout(taking.IDLE_LOOK):
+        while len(kinds) < 60:
+            kinds += [lease.token[:4] for lease in await take(broker, 5)]
+    assert "sent" in kinds[:20]
+    assert "lost" in kinds[:20]
+    assert count <= 8
 
 
 async def test_deleted_queue_is_declared_again_and_the_message_sent_again(rig: Rig) -> None:
@@ -299,11 +373,17 @@ async def test_worker_goes_on_when_its_queue_is_deleted(rig: Rig) -> None:
     assert [lease.token for lease in await waiting] == ["a"]
 
 
+async def published(publisher: RabbitPublisher, *messages: OutgoingMessage) -> int:
+    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    publisher.publish(messages, answer.set_result)
+    return await answer
+
+
 async def _publish_until_blocked(broker: RabbitBroker) -> None:
     """The broker blocks a connection when it publishes during an alarm."""
     publisher = RabbitPublisher(broker.sender)
     while broker.sender.may_send():
-        await publisher.publish([OutgoingMessage("status", "0", b"{}")])
+        await published(publisher, OutgoingMessage("status", "0", b"{}"))
 
 
 async def test_under_an_alarm_work_is_claimed_from_the_ledger(
@@ -324,7 +404,7 @@ async def test_under_an_alarm_work_is_claimed_from_the_ledger(
         await broker.announce(applied.ready)
         broker.settled(lease)
         assert [lease.token for lease in await take(broker)] == ["b"]
-        assert await RabbitPublisher(broker.sender).publish([OutgoingMessage("status", "1", b"{}")]) == 0
+        assert await published(RabbitPublisher(broker.sender), OutgoingMessage("status", "1", b"{}")) == 0
     finally:
         rabbitmq_server.clear_memory_alarm()
     await come_about(broker.sender.may_send, "the end of the alarm")
@@ -447,9 +527,22 @@ async def test_refused_message_is_a_dead_letter_byte_for_byte(rig: Rig) -> None:
     assert await rig.depth() == 0
 
 
-async def test_message_over_ten_mebibytes_is_a_dead_letter(rig: Rig) -> None:
-    _, desk = await receiving(rig, lambda message: Taken("applied"))
+async def test_message_over_ten_mebibytes_is_refused_with_a_reason(rig: Rig) -> None:
+    _, desk = await receiving(rig, lambda message: Taken("refused", "", "it is too large", "TOO_LARGE"))
     body = b"x" * (11 * 1024 * 1024)
+    await rig.publish(body)
+    dead = await rig.get(DEAD)
+    assert dead.body == body
+    assert (dead.properties.headers or {})["x-dalsegno-code"] == "TOO_LARGE"
+    assert [len(message.body) for message in desk.seen] == [len(body)]
+
+
+async def test_message_larger_than_all_that_may_be_held_is_never_read(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "HELD_BYTES", 1_000_000)
+    _, desk = await receiving(rig, lambda message: Taken("applied"))
+    body = b"x" * 1_000_001
     await rig.publish(body)
     dead = await rig.get(DEAD)
     assert dead.body == body
@@ -500,26 +593,44 @@ async def test_statuses_are_published_in_order_and_counted(rig: Rig) -> None:
     broker = await rig.process()
     publisher = RabbitPublisher(broker.sender)
     messages = [
-        OutgoingMessage("status", f"e:{n}:running", b"%d" % n, 12, {"traceparent": "t"}) for n in range(20)
+        OutgoingMessage("status", f"e:{n}:running", b"%d" % n, 12, "00-ab-cd-01" * (n % 2)) for n in range(20)
     ]
     assert publisher.ready()
-    assert await publisher.publish(messages) == 20
-    assert await publisher.publish([OutgoingMessage("completion", "e:21:completed", b"{}")]) == 1
-    first = await rig.get(NODE_STATUS)
-    assert (first.body, first.properties.message_id, first.properties.priority) == (b"0", "e:0:running", 10)
+    assert await published(publisher, *messages) == 20
+    assert await published(publisher, OutgoingMessage("completion", "e:21:completed", b"{}")) == 1
+    for number, headers in ((0, None), (1, {"traceparent": "00-ab-cd-01"})):
+        message = await rig.get(NODE_STATUS)
+        assert message.body == b"%d" % number
+        assert message.properties == Properties(
+            content_type="application/json",
+            headers=headers,
+            delivery_mode=PERSISTENT,
+            priority=10,
+            message_id=f"e:{number}:running",
+        )
     assert await rig.depth("workflow.completion") == 1
 
 
 async def test_doctor_and_metrics_see_the_queues(rig: Rig) -> None:
     broker = await rig.process()
-    seen = RabbitServer(broker)
+    seen = RabbitServer(broker, RabbitTasks(broker.sender.link.address, broker.sender.topology))
     assert (seen.connected(), seen.problem(), await seen.examine()) == (True, "", [])
     assert "guest:guest" not in seen.url
     await rig.spawn(broker, "a")
     await rig.publish(b"{}", queue=DEAD)
     await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
-    figures = await seen.measure()
-    assert (figures[f"depth:{EXECUTION}"], figures[f"depth:{DEAD}"], figures["confirmed"]) == (1, 1, 1)
+    first = await seen.measure()
+    await asyncio.sleep(0.05)
+    measured = await seen.measure()
+    assert (measured.figures["confirmed"], measured.unconfirmed) == (1, 0)
+    found = {each.place: (each.kind, each.messages) for each in measured.backlogs}
+    assert found.pop(EXECUTION) == ("messages", 1)
+    assert found.pop(DEAD) == ("dead", 1)
+    assert {kind for kind, _ in found.values()} == {"statuses", "completions", "results", "retries"}
+    assert {messages for _, messages in found.values()} == {0}
+    assert {each.waiting for each in first.backlogs} == {0}
+    waiting = {each.place for each in measured.backlogs if 0.05 <= each.waiting < 10}
+    assert waiting == {EXECUTION, DEAD}
     await (await rig.channel()).call(frames.QUEUE_DELETE, queue=LADDER[0][0])
     assert await seen.examine() == [
         f"the queue '{LADDER[0][0]}' is missing",

@@ -108,18 +108,29 @@ async def _is_empty(channel: object) -> bool:
     return bool(depth == 0)
 
 
+async def doctor(store_url: str, rabbitmq_url: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dalsegno", "doctor", "--store", store_url, "--broker", rabbitmq_url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    return " ".join(output.decode().split())
+
+
 async def test_doctor_names_what_differs(store_url: str, rabbitmq_url: str) -> None:
     connection = await Connection.open(parse_address(rabbitmq_url))
     channel = await connection.channel()
     await channel.declare_queue("workflow.execution", arguments={"x-message-ttl": 5})
     await connection.close()
-    doctor = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dalsegno", "doctor", "--store", store_url, "--broker", rabbitmq_url),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output, _ = await doctor.communicate()
-    said = " ".join(output.decode().split())
+    said = await doctor(store_url, rabbitmq_url)
     assert "x-message-ttl of the queue 'workflow.execution' is 5 instead of 86400000" in said
     assert "x-max-priority of the queue 'workflow.execution' is not set instead of 10" in said
     assert "guest:guest" not in said
+
+
+async def test_doctor_examines_rabbitmq_before_there_is_a_store(tmp_path: Path, rabbitmq_url: str) -> None:
+    missing = tmp_path / "missing.db"
+    said = await doctor(f"sqlite:///{missing}", rabbitmq_url)
+    assert "RabbitMQ connected to" in said
+    assert not missing.exists()

@@ -26,7 +26,7 @@ from dalsegno.wiring import open_stack
 from tests.servers import RabbitServer
 from tests.servers.sqlite import empty_sqlite
 from tests.waiting import come_about
-from tests.wire.documents import LINEAR, MERGE, SPLIT, edit, graph
+from tests.wire.documents import LINEAR, edit, graph
 from tests.wire.master import message
 
 PATIENCE = 20.0
@@ -150,61 +150,6 @@ async def master(engine: Engine, rabbitmq_url: str) -> AsyncIterator[Master]:
     connected = await Master.connect(rabbitmq_url)
     yield connected
     await connected.channel.connection.close()  # type: ignore[attr-defined]
-
-
-async def test_graphs_of_a_master_run_to_their_completion(engine: Engine, master: Master) -> None:
-    split = message("split", "start", SPLIT, accumulated_context={"$trigger": {"items": [1, 2, 3]}})
-    await master.send(message("linear", "start", LINEAR))
-    await master.send(split)
-    await master.send(message("pause", "start", PAUSE))
-    await master.send(message("merge", "m", MERGE, from_node="x", accumulated_context={"$x": 1}))
-    await master.send(message("merge", "m", MERGE, from_node="y", accumulated_context={"$y": 2}))
-
-    completions = {name: await master.completion(name) for name in ("linear", "split", "merge", "pause")}
-
-    assert {name: each["status"] for name, each in completions.items()} == dict.fromkeys(
-        completions, "completed"
-    )
-    assert master.told("linear") == [("a", "running"), ("a", "success"), ("b", "running"), ("b", "success")]
-    assert completions["split"]["final_context"]["$g"] == [{"w": 1}, {"w": 2}, {"w": 3}]
-    assert completions["merge"]["final_context"]["$m"] == [1, 2]
-    assert completions["pause"]["total_duration_ms"] >= 1000
-    assert ("pause", "waiting") in master.told("pause")
-    await come_about(lambda: _is_drained(master), "nothing left in the queue", PATIENCE)
-    assert engine.stack.broker.receiver.delivered >= 10  # type: ignore[attr-defined] # the nodes came as messages
-
-
-async def _is_drained(master: Master) -> bool:
-    return (await master.channel.depth(EXECUTION))[0] == 0
-
-
-async def test_bad_messages_die_with_a_reason_and_the_next_one_runs(engine: Engine, master: Master) -> None:
-    await master.send(b"\xff no JSON", "bad-1")
-    await master.send(message("e1", "nowhere", LINEAR), "bad-2")
-    await master.send(message("e2", "start", LINEAR), "good")
-
-    letters = {letter.properties.message_id: letter for letter in (await master.dead(), await master.dead())}
-    completion = await master.completion("e2")
-
-    assert completion["status"] == "completed"
-    assert letters["bad-1"].body == b"\xff no JSON"
-    for letter in letters.values():
-        headers = letter.properties.headers or {}
-        assert headers["x-dalsegno-reason"]
-        assert headers["x-dalsegno-code"]
-    assert master.told("e1") == []
-    await master.send(message("e2", "start", LINEAR), "good")  # once more, after the end
-    await come_about(lambda: _is_drained(master), "the duplicate", PATIENCE)
-    assert len(master.told("e2")) == 4
-
-
-async def test_execution_of_the_api_makes_the_same_messages(engine: Engine, master: Master) -> None:
-    document = {**LINEAR, "name": "linear"}
-    definition, _ = await engine.client.deploy(document)
-    started = await engine.client.start(definition.name, {"n": 1})
-    completion = await master.completion(started)
-    assert completion["workflow_id"] == "linear"
-    assert master.told(started) == [("a", "running"), ("a", "success"), ("b", "running"), ("b", "success")]
 
 
 @pytest.mark.parametrize("store_url", ["postgres"], indirect=True)

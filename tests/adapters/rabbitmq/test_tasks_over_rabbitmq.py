@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.foreign_messages import CODE, REASON
 from dalsegno.engine.settings import REMOTE_VARIABLE
-from tests.adapters.broker_app import GRAPH, BrokerApp, ended
+from tests.adapters.broker_app import GRAPH, BrokerApp, ended, foreign_workers, health, result_of
 from tests.adapters.rabbitmq.foreign_worker import ForeignWorker, rabbit_app
 from tests.servers.rabbitmq import RabbitServer
 from tests.waiting import come_about
@@ -28,6 +31,41 @@ def test_example_worker_is_short_and_imports_nothing_of_ours() -> None:
     assert not any("dalsegno" in line for line in lines if line.startswith(("import", "from")))
 
 
+async def test_example_worker_runs_tasks_and_its_death_costs_a_loss(
+    app: BrokerApp, rabbitmq_url: str
+) -> None:
+    with example_worker(rabbitmq_url) as first:
+        assert await ended(app, await app.begin()) == "COMPLETED"
+        watcher = await ForeignWorker.connect(rabbitmq_url, "mails")
+        await app.adeploy({**GRAPH, "nodes": [{**GRAPH["nodes"][0], "parameters": SLOW}]})
+        execution = await app.begin()
+
+        async def is_running() -> bool:
+            return await app.is_handed_out(execution) and await watcher.depth(TASKS) == 0
+
+        await come_about(is_running, "the worker runs it", 20.0)
+        first.kill()
+        first.wait()
+    with example_worker(rabbitmq_url):
+        assert await ended(app, execution) == "COMPLETED"
+    assert await app.output(execution) == {"file": "a-small.png"}
+    assert app.lost == 1
+    await watcher.connection.close()
+
+
+SLOW = {"task": "resize", "input": {"file": "{{ input.file }}", "tenths": 12}}
+
+
+@contextmanager
+def example_worker(url: str) -> Iterator[subprocess.Popen[bytes]]:
+    program = subprocess.Popen([sys.executable, str(EXAMPLE), url, "images"])
+    try:
+        yield program
+    finally:
+        program.kill()
+        program.wait()
+
+
 @pytest.fixture(autouse=True)
 def handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(REMOTE_VARIABLE, "images, mails")
@@ -35,9 +73,7 @@ def handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def app(rabbitmq_url: str) -> AsyncIterator[BrokerApp]:
-    app = rabbit_app("memory:", rabbitmq_url)
-    async with app.running(worker=False):
-        await app.adeploy(GRAPH)
+    async with rabbit_app("memory:", rabbitmq_url).deployed() as app:
         yield app
 
 
@@ -52,9 +88,10 @@ async def test_task_is_handed_out_and_its_result_taken_in(app: BrokerApp, worker
     execution = await app.begin()
     task = await worker.take()
     assert (task["name"], task["input"], task["execution"]) == ("resize", {"file": "a.png"}, execution)
+    [message] = worker.taken.values()
+    assert message.properties.headers == {"traceparent": task["traceparent"]}
     await worker.complete(task, "small")
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == "small"
+    assert await result_of(app, execution) == "small"
     await come_about(lambda: app.results == {"taken": 1}, "the result is counted")
 
     async def empty() -> bool:
@@ -100,8 +137,7 @@ async def test_task_of_a_gone_connection_is_handed_out_with_the_next_fence(
     await other.send({"id": first["id"], "fence": first["fence"], "success": True, "output": "late"})
     await come_about(lambda: app.results.get("late"), "the late result is counted")
     await other.complete(second, "right")
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == "right"
+    assert await result_of(app, execution) == "right"
     await other.connection.close()
 
 
@@ -145,9 +181,8 @@ async def test_second_result_changes_nothing(app: BrokerApp, worker: ForeignWork
     task = await worker.take()
     await worker.complete(task, "first")
     await worker.send({"id": task["id"], "fence": task["fence"], "success": True, "output": "second"})
-    assert await ended(app, execution) == "COMPLETED"
+    assert await result_of(app, execution) == "first"
     await come_about(lambda: app.results.get("late"), "the second result is counted")
-    assert await app.output(execution) == "first"
 
     async def empty() -> bool:
         return await worker.depth("workflow.results") == 0
@@ -190,8 +225,34 @@ async def test_older_form_is_taken_if_one_task_of_the_node_is_handed_out(
     task = await worker.take()
     old = {"workflow_execution_id": execution, "node_id": task["node"], "success": True, "output": 7}
     await worker.send({**old, "error": None})
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == 7
+    assert await result_of(app, execution) == 7
+
+
+async def test_health_workers_and_metrics_show_workers_of_other_programs_and_their_deaths(
+    rabbitmq_url: str, worker: ForeignWorker
+) -> None:
+    app = rabbit_app("memory:", rabbitmq_url)
+    async with app.served() as http:
+        execution = await app.begin()
+        first = await worker.take()
+        await come_about(lambda: foreign_workers(http), "the worker is listed")
+        (found,) = await foreign_workers(http)
+        assert (found["via"], found["state"], found["queues"]) == ("RabbitMQ", "alive", ["images"])
+        detail = (await health(http))["workers of other programs"]["detail"]
+        assert detail == "1 alive (images-consumer-1)"
+        metrics = (await http.get("/metrics")).text
+        labels = 'kind="tasks",place="tasks.images",server="RabbitMQ"'
+        assert f"dalsegno_broker_messages{{{labels}}} 0.0" in metrics
+
+        await worker.die()
+        other = await ForeignWorker.connect(rabbitmq_url)
+        again = await other.take()
+        assert again["id"] == first["id"]
+        assert "1 tasks handed out again" in (await health(http))["workers of other programs"]["detail"]
+        assert "dalsegno_tasks_lost_total 1.0" in (await http.get("/metrics")).text
+        await other.complete(again, "small")
+        assert await result_of(app, execution) == "small"
+        await other.connection.close()
 
 
 @pytest.mark.chaos
@@ -199,9 +260,7 @@ async def test_broker_killed_and_restarted_loses_no_execution(
     rabbitmq_factory: Callable[..., RabbitServer],
 ) -> None:
     server = rabbitmq_factory()
-    app = rabbit_app("memory:", server.url)
-    async with app.running(worker=False):
-        await app.adeploy(GRAPH)
+    async with rabbit_app("memory:", server.url).deployed() as app:
         worker = await ForeignWorker.connect(server.url)
         executions = [await app.begin(f"{number}.png") for number in range(3)]
         task = await worker.take()

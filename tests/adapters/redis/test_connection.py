@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from dalsegno.adapters.redis import RedisConnection
 from dalsegno.adapters.redis import connection as module
 from dalsegno.adapters.redis.address import read_address
 from dalsegno.errors import BadConfiguration
-from tests.servers.certificates import Certificate
+from tests.servers.certificates import Certificate, make_certificate
 from tests.servers.redis import RedisServer, SentinelServer
 
 MakeRedis = Callable[..., RedisServer]
@@ -26,6 +27,8 @@ async def opened(url: str) -> AsyncIterator[RedisConnection]:
         yield connection
     finally:
         await connection.close()
+        if url.startswith("rediss:"):
+            await asyncio.sleep(0.05)  # an encrypted connection is closed when the server has answered
 
 
 async def becomes(connection: RedisConnection, working: bool) -> None:
@@ -85,15 +88,50 @@ async def test_server_that_is_away_is_no_obstacle_to_opening(
         await becomes(connection, working=True)
 
 
-async def test_encrypted_connection_needs_the_authority_that_signed(
-    redis_factory: MakeRedis, certificate: Certificate
+async def test_encrypted_connection_needs_the_authority_that_signed_and_the_right_name(
+    redis_factory: MakeRedis, tmp_path: Path
 ) -> None:
-    server = redis_factory(certificate=certificate)
+    server = redis_factory(certificate=make_certificate(tmp_path, "redis.example"))
     async with opened(server.url) as connection:
         assert connection.connected()
-    async with opened(server.url.partition("?")[0]) as connection:
+    bare = server.url.partition("?")[0]
+    for url, why in (
+        (bare, "name the file of the authority that signed it: ?ssl_ca_certs=FILE"),
+        (server.url.replace("127.0.0.1", "localhost"), "connect by a name that the certificate holds"),
+    ):
+        async with opened(url) as connection:
+            assert not connection.connected()
+            assert why in connection.problem()
+    async with opened(f"{bare}?ssl_cert_reqs=none") as connection:
+        assert connection.connected()
+
+
+async def test_server_may_ask_for_a_certificate_of_the_client(
+    redis_factory: MakeRedis, certificate: Certificate
+) -> None:
+    server = redis_factory(certificate=certificate, settings={"tls-auth-clients": "yes"})
+    async with opened(
+        f"{server.url}&ssl_certfile={certificate.certificate}&ssl_keyfile={certificate.key}"
+    ) as shown:
+        assert shown.connected()
+    async with opened(server.url) as connection:
         assert not connection.connected()
-        assert "certificate" in connection.problem().lower()
+
+
+@pytest.mark.parametrize(
+    ("url", "risk"),
+    [
+        ("redis://127.0.0.1/0", ""),
+        ("redis://redis.example/0", "not encrypted"),
+        ("rediss://redis.example/0?ssl_cert_reqs=none", "not verified"),
+        ("rediss://redis.example/0", ""),
+        ("redis+sentinel://redis.example/main", "not encrypted"),
+        ("rediss+sentinel://redis.example/main", ""),
+    ],
+)
+def test_risk_of_a_connection_over_a_network(url: str, risk: str) -> None:
+    found = read_address(url).risk()
+    assert (risk in found) if risk else found == ""
 
 
 async def test_user_with_a_wrong_password_is_refused_without_showing_it(redis_factory: MakeRedis) -> None:
@@ -163,5 +201,8 @@ def test_url_of_sentinels_names_all_and_the_primary() -> None:
     )
     assert address.sentinels == (("a", 1), ("b", 26379), ("::1", 3))
     assert (address.service, address.database) == ("main", 2)
-    assert address.options == {"username": "me", "password": "pw", "db": 2, "ssl": True, "ssl_ca_certs": "/x"}
-    assert address.sentinel_options == {"password": "other", "ssl": True, "ssl_ca_certs": "/x"}
+    tls = {"ssl": True, "ssl_ca_certs": "/x", "ssl_check_hostname": True}
+    assert address.options == {"username": "me", "password": "pw", "db": 2, **tls}
+    assert address.sentinel_options == {"password": "other", **tls}
+    assert "pw" not in repr(address)
+    assert "other" not in repr(address)

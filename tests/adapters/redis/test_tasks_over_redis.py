@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
-import httpx
 import pytest
 from redis.asyncio import Redis
 
 from dalsegno.adapters.redis.address import close_client
+from dalsegno.engine.remote import foreign_results
 from dalsegno.engine.worker.directory import list_workers
-from dalsegno.server import ServerSettings
-from dalsegno.server.application import create_application
-from tests.adapters.broker_app import GRAPH, BrokerApp, ended
+from dalsegno.errors import Unavailable
+from tests.adapters.broker_app import BrokerApp, ended, foreign_workers, health, result_of
 from tests.adapters.redis.foreign_worker import ForeignWorker, redis_app
 from tests.waiting import come_about
 
@@ -29,9 +27,7 @@ async def redis(redis_url: str) -> AsyncIterator[Redis]:
 
 @pytest.fixture
 async def app(redis_url: str) -> AsyncIterator[BrokerApp]:
-    app = redis_app("memory:", redis_url)
-    async with app.running(worker=False):
-        await app.adeploy(GRAPH)
+    async with redis_app("memory:", redis_url).deployed() as app:
         yield app
 
 
@@ -53,8 +49,7 @@ async def test_task_is_handed_out_and_its_result_taken_in(app: BrokerApp, worker
     )
     assert (task["fence"], task["attempt"], task["heartbeat_seconds"] > 0) == (1, 1, True)
     await worker.complete(task, {"file": "a-small.png"})
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == {"file": "a-small.png"}
+    assert await result_of(app, execution) == {"file": "a-small.png"}
     await come_about(lambda: _gone(worker), "streams are as short as the work in hand")
     assert app.results == {"taken": 1}
 
@@ -114,8 +109,7 @@ async def test_task_of_a_dead_worker_is_handed_out_with_the_next_fence(
     await come_about(lambda: app.results.get("late"), "the late result is counted")
     assert await app.state(execution) == "RUNNING"
     await other.complete(second, "right")
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == "right"
+    assert await result_of(app, execution) == "right"
     await come_about(lambda: _gone(worker), "nothing is left")
 
 
@@ -140,9 +134,8 @@ async def test_second_result_changes_nothing(app: BrokerApp, worker: ForeignWork
     task = await worker.take()
     await worker.complete(task, "first")
     await worker.complete(task, "second")
-    assert await ended(app, execution) == "COMPLETED"
+    assert await result_of(app, execution) == "first"
     await come_about(lambda: app.results.get("late") == 1, "the second one is counted")
-    assert await app.output(execution) == "first"
     await come_about(lambda: _gone(worker), "both are acknowledged and removed")
 
 
@@ -173,6 +166,26 @@ async def test_result_that_names_nothing_is_a_dead_letter(
     assert await ended(app, execution) == "COMPLETED"
 
 
+async def test_result_that_cannot_be_taken_in_is_a_dead_letter_after_three_tries(
+    app: BrokerApp, worker: ForeignWorker, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the store is away for longer than three tries, which are not counted."""
+    faults = [Unavailable("no store") for _ in range(5)] + [RuntimeError("a bug") for _ in range(3)]
+    left = list(faults)
+
+    async def broken(*_: object) -> None:
+        raise left.pop(0)
+
+    monkeypatch.setattr(foreign_results, "PAUSE", 0.01)
+    monkeypatch.setattr(app.distribution.carriers[0].answers, "settle", broken)
+    await app.begin()
+    await worker.complete(await worker.take(), 1)
+    await come_about(lambda: redis.xlen("wf:stream:dead"), "a dead letter lies there")
+    ((_, letter),) = await redis.xrange("wf:stream:dead")
+    assert (letter[b"code"], letter[b"reason"]) == (b"INTERNAL", b"an internal error: a bug")
+    assert left == []
+
+
 async def test_older_form_is_taken_if_one_task_of_the_node_is_handed_out(
     app: BrokerApp, worker: ForeignWorker
 ) -> None:
@@ -187,8 +200,7 @@ async def test_older_form_is_taken_if_one_task_of_the_node_is_handed_out(
             "error": "",
         }
     )
-    assert await ended(app, execution) == "COMPLETED"
-    assert await app.output(execution) == 7
+    assert await result_of(app, execution) == 7
 
 
 async def test_emptied_redis_costs_a_run_and_no_execution(
@@ -254,13 +266,7 @@ async def test_health_workers_and_why_show_workers_of_other_programs(
     redis_url: str, worker: ForeignWorker, redis: Redis
 ) -> None:
     app = redis_app("memory:", redis_url)
-    application = create_application(app, ServerSettings())
-    transport = httpx.ASGITransport(application)
-    async with (
-        application.router.lifespan_context(application),
-        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as http,
-    ):
-        await app.adeploy(GRAPH)
+    async with app.served() as http:
         execution = await app.begin()
         await worker.take()
 
@@ -268,16 +274,15 @@ async def test_health_workers_and_why_show_workers_of_other_programs(
             return "worker w1 of another program runs it" in str(await app.handle(execution).awhy())
 
         await come_about(runs, "why names the worker")
-        workers = (await http.get("/v1/workers")).json()["workers"]
-        (found,) = [each for each in workers if each["kind"] == "remote"]
+        (found,) = await foreign_workers(http)
         assert (found["via"], found["leases"], found["running"][0]["node"]) == ("Redis", 1, "resize")
-        assert (await _health(http))["workers of other programs"]["detail"] == "1 alive (w1)"
+        assert (await health(http))["workers of other programs"]["detail"] == "1 alive (w1)"
 
         await worker.die()
         other = ForeignWorker(redis, "w2")
         await other.live()
         again = await other.take()
-        assert "1 tasks handed out again" in (await _health(http))["workers of other programs"]["detail"]
+        assert "1 tasks handed out again" in (await health(http))["workers of other programs"]["detail"]
         assert "dalsegno_tasks_lost_total 1.0" in (await http.get("/metrics")).text
         await other.complete(again)
         await other.complete(again)
@@ -285,7 +290,3 @@ async def test_health_workers_and_why_show_workers_of_other_programs(
         await come_about(lambda: app.results.get("late"), "the second result is counted")
         metrics = (await http.get("/metrics")).text
         assert 'dalsegno_task_results_total{broker="Redis",verdict="late"} 1.0' in metrics
-
-
-async def _health(http: httpx.AsyncClient) -> dict[str, Any]:
-    return {part["name"]: part for part in (await http.get("/v1/health")).json()["parts"]}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.sqlite.connections.connection import WRITER_PRAGMAS, connect_writer, tune
+from dalsegno.adapters.sqlite.connections.file import WRITER_PRAGMAS, connect_writer, tune
 from dalsegno.adapters.sqlite.connections.threads import CHANGES_BETWEEN, Checkpointer
 
 SOON = 10.0
@@ -122,7 +122,7 @@ import ctypes, os, sqlite3, sys, time
 from pathlib import Path
 from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.adapters.sqlite.connections.threads import CHANGES_BETWEEN, Checkpointer
-from dalsegno.adapters.sqlite.connections.connection import connect_writer
+from dalsegno.adapters.sqlite.connections.file import connect_writer
 from dalsegno.errors import StoreReadOnly
 from dalsegno.testing.clock import FakeClock
 

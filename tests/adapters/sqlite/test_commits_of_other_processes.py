@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno.adapters.sqlite import broker
-from dalsegno.adapters.sqlite.connections.connection import connect_writer
+from dalsegno.adapters.sqlite.connections.file import connect_writer
 from dalsegno.adapters.sqlite.connections.threads import OtherProcesses
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from dalsegno.adapters.sqlite import SqliteArchive, SqliteLedger, SqliteStore
 from dalsegno.adapters.sqlite.commit import workspace
@@ -136,3 +137,20 @@ async def test_one_call_that_fails_does_not_fail_those_that_shared_its_transacti
 
     assert isinstance(bad, Exception)
     assert [type(outcome) for outcome in (*good, *fine)] == [Applied, Applied]  # type: ignore[misc]
+
+
+async def test_a_new_timer_is_stored_as_any_other_token(stack: ContractStack, other: ContractStack) -> None:
+    """It is written with few columns; one whose time has come in the same batch is not."""
+    now = stack.clock.now()
+    lease = (await stack.begin(token("a")))["a"]
+    timer = token("t", kind="timer", node="signal", data=b"body", queue="q", due=now + 60, live=False)
+    plain = token("p", kind="node", node="signal", data=b"body", queue="q", due=now + 60, live=False)
+    await stack.apply(step(lease, timer, plain))
+
+    stored = await other.tokens()
+
+    assert replace(stored["t"], id="p", kind="node", priority=stored["p"].priority) == stored["p"]
+    assert (stored["t"].state, stored["t"].due, stored["t"].live) == ("parked", now + 60, False)
+    stack.clock.advance(60)
+    assert {ready.token for ready in (await other.ledger.wake()).ready} == {"t", "p"}
+    assert [lease.data for lease in await other.claim(queues=("q",))] == [b"body", b"body"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     INLINE_LIMIT,
     VALUE,
     Context,

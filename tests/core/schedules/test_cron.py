@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.core.schedules.cron import WORDS, read_cron, read_zone, roughly_before, upcoming
 from dalsegno.errors import InvalidInput
+from tests.effort import examples
 
 
 def local(line: str, zone: str, after: str, count: int) -> list[str]:
@@ -155,7 +156,7 @@ def test_bad_zone_is_refused_with_advice(name: str, message: str) -> None:
 
 
 @given(st.one_of(st.text(max_size=40), st.text("0123456789*/,-#LWMONSUNJA@? ", max_size=40)))
-@settings(max_examples=400, deadline=None)
+@examples(400)
 def test_any_text_is_a_line_or_refused_in_our_own_words(line: str) -> None:
     try:
         found = read_cron(line)
@@ -179,7 +180,7 @@ MOMENTS = st.floats(1_600_000_000, 1_800_000_000)
 
 
 @given(fields(), ZONES, MOMENTS)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_times_rise_and_do_not_depend_on_where_one_starts(line: str, zone: str, moment: float) -> None:
     place = read_zone(zone)
     found = list(islice(upcoming(line, place, moment), 12))
@@ -191,7 +192,7 @@ def test_times_rise_and_do_not_depend_on_where_one_starts(line: str, zone: str, 
 
 
 @given(fields(), ZONES, MOMENTS, st.integers(1, 30))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_walking_back_leaves_enough_times_in_between(line: str, zone: str, moment: float, count: int) -> None:
     place = read_zone(zone)
     start = roughly_before(line, place, moment, count)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.core.scripts.wake_condition import decided, describe, leaf_ids, wake_of, without_limits
+from dalsegno.core.scripts.turn import decided, describe, leaf_ids, wake_of, without_limits
 from dalsegno.lang.runtime.effects import TIME_LIMITED, Awaitable, Err, ErrorValue, Ok, Outcome
 from dalsegno.model.machine import Wake
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.adapters.memory.store import MemoryStore
@@ -25,6 +25,7 @@ from dalsegno.testing.contract.script_builders import (
     start_script,
     task,
 )
+from tests.effort import examples
 
 NOW = 1000.0
 PROMISES = 8
@@ -149,7 +150,7 @@ def unread_numbers(script: Script) -> set[int]:
     return set(range(script.machine.read + 1, script.machine.inbox + 1)) - taken
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(PROGRAMS)
 def test_machine_that_may_go_on_always_has_exactly_one_resume_token(
     program: list[tuple[str, int, int]],
@@ -162,7 +163,7 @@ def test_machine_that_may_go_on_always_has_exactly_one_resume_token(
         assert script.machine.resuming or not wants_to_run(script)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(PROGRAMS)
 def test_inbox_holds_each_reachable_promise_once_in_order(program: list[tuple[str, int, int]]) -> None:
     script = Script()

@@ -13,7 +13,7 @@ from dalsegno import App
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.views.why import as_object
 from dalsegno.core.diagnosis import Wait
-from dalsegno.engine.worker import release
+from dalsegno.engine.worker import tokens
 from dalsegno.errors import BadConfiguration
 from dalsegno.handle import Handle
 from tests.scenarios.documents import echo, graph
@@ -25,8 +25,8 @@ def breaking(
     url: str, task: Callable[[int], Awaitable[int]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[App, Callable[[], None]]]:
     """An application whose steps break until they are mended, by calling what comes with it."""
-    monkeypatch.setattr(release, "BROKEN_PAUSE", 0.05)
-    monkeypatch.setattr(release, "CANNOT_RUN_PAUSE", 0.05)
+    monkeypatch.setattr(tokens, "BROKEN_PAUSE", 0.05)
+    monkeypatch.setattr(tokens, "CANNOT_RUN_PAUSE", 0.05)
     app = App(url)
     app.task(name="echo")(task)
     with app.running():

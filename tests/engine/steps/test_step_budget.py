@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec import Raw
 
-from dalsegno.core.graph.token_body import Body, Context, value
+from dalsegno.core.graph.step_input import Body, Context, value
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import (
     LIGHT_BYTES,

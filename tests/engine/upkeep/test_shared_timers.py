@@ -47,13 +47,19 @@ async def test_alone_it_looks_by_itself() -> None:
 
 
 async def test_look_of_another_process_puts_off_the_next_one() -> None:
-    timers, ledger = make()
-    running = asyncio.create_task(timers.run())
-    first = await ledger.next_look()
-    for _ in range(10):  # another process looks every 100 ms
-        await asyncio.sleep(APART / 6)
-        timers.notice_look()
-    last = asyncio.get_running_loop().time()
+    clock = asyncio.get_running_loop().time
+    for _ in range(5):
+        timers, ledger = make()
+        running = asyncio.create_task(timers.run())
+        first = last = await ledger.next_look()
+        longest = 0.0
+        for _ in range(10):  # another process looks every 100 ms
+            await asyncio.sleep(APART / 6)
+            timers.notice_look()
+            longest, last = max(longest, clock() - last), clock()
+        if longest < APART / 2:
+            break
+        running.cancel()  # the machine stood still for so long that the process had to look itself
     assert ledger.looks.empty()
     assert timers.looked_at is not None
     assert ledger.now() - timers.looked_at < last - first, "health sees that timers are looked for"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.engine.worker import missing_tasks
-from dalsegno.engine.worker.missing_tasks import (
+from dalsegno.engine.worker import capabilities
+from dalsegno.engine.worker.capabilities import (
     FIRST_PAUSE,
     FRESH,
     LONGEST_PAUSE,
@@ -44,7 +44,7 @@ def test_it_is_missing_since_it_was_missed_first(missing: MissingTasks, clock: F
 
 
 def test_not_all_names_are_remembered(missing: MissingTasks, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_tasks, "REMEMBERED", 2)
+    monkeypatch.setattr(capabilities, "REMEMBERED", 2)
     for name in "abc":
         missing.note(name, "default")
     assert [missing.known_for(name, "default") for name in "abc"] == [None, 0.0, 0.0]

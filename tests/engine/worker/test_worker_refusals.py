@@ -8,7 +8,7 @@ import pytest
 
 from dalsegno import NodeContext
 from dalsegno.engine.operations.troubles import StuckReason
-from dalsegno.engine.worker import release
+from dalsegno.engine.worker import tokens
 from dalsegno.errors import Unavailable
 from dalsegno.model.transition import Transition
 from tests.engine.broken_steps import ELSEWHERE, NOT_HERE, break_steps, flaky, leased, noting_pauses
@@ -75,7 +75,7 @@ def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: p
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
         pauses: list[float] = []
-        monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
+        monkeypatch.setattr(tokens, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 3, NOT_HERE, monkeypatch)
 
@@ -86,8 +86,8 @@ def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: p
 
 
 def test_put_offs_are_counted_by_token_and_attempt_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "REMEMBERED", 2)
-    counted = release.BackoffCounter()
+    monkeypatch.setattr(tokens, "REMEMBERED", 2)
+    counted = tokens.BackoffCounter()
 
     assert [counted.count(leased("a")) for _ in range(2)] == [1, 2]
     assert counted.count(leased("a", attempt=2)) == 1
@@ -133,7 +133,7 @@ def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
         assert app.engine.worker is not None
         monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
         pauses: list[float] = []
-        monkeypatch.setattr(release, "put_off", noting_pauses(app, pauses))
+        monkeypatch.setattr(tokens, "put_off", noting_pauses(app, pauses))
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 4, error, monkeypatch)
         handle = app.start("scenario")
@@ -154,18 +154,18 @@ def test_step_that_breaks_and_cannot_be_put_off_is_handed_back_each_time(
         raise RuntimeError("this as well")
 
     with gated(let_pass, monkeypatch) as (app, _):
-        monkeypatch.setattr(release, "put_off", break_too)
+        monkeypatch.setattr(tokens, "put_off", break_too)
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 3, RuntimeError("a bug"), monkeypatch)
         began = time.monotonic()
 
         assert app.start("scenario").result(timeout=30) == 1
-    assert time.monotonic() - began > 3 * release.BROKEN_PAUSE, "and never at once"
+    assert time.monotonic() - began > 3 * tokens.BROKEN_PAUSE, "and never at once"
 
 
 def test_pause_after_a_break_grows_to_a_minute() -> None:
     pauses = [
-        release.backoff(release.BROKEN_PAUSE, times, release.LONGEST_BROKEN_PAUSE)
+        tokens.backoff(tokens.BROKEN_PAUSE, times, tokens.LONGEST_BROKEN_PAUSE)
         for times in (1, 2, 3, 7, 1000)
     ]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.errors import Finding
@@ -22,6 +22,7 @@ from dalsegno.graph.json_schema.shape import check_input, found_within, schema_p
 from dalsegno.lang import Limits
 from dalsegno.lang.runtime.limits import Heavy, Meter
 from dalsegno.lang.values import regex
+from tests.effort import examples
 from tests.nodes.fakes import REGISTRY
 
 
@@ -212,7 +213,7 @@ REFERENCE = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(SCHEMAS, VALUES, st.sampled_from(sorted(REFERENCE)))
 def test_verdicts_are_those_of_the_reference(schema: Any, value: Any, dialect: str) -> None:
     known = {"a": {"type": ["integer", "object"]}, "b": {"properties": {"a": True}, "required": ["a"]}}

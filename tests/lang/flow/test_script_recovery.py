@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import FlowSyntaxError, compile, validate
 from dalsegno.lang.flow.syntax.error_recovery import MOST_PROBLEMS
+from tests.effort import examples
 
 
 def found(source: str) -> list[str]:
@@ -180,7 +181,7 @@ PIECES = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(st.sampled_from([*PIECES, *CLEAN]), max_size=12).map(" ".join))
 def test_whatever_the_source_validation_ends_and_names_the_error_of_the_compiler(source: str) -> None:
     places = [

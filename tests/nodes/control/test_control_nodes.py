@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dalsegno.errors import InternalError, NotFound
-from dalsegno.nodes.control.merge import combine_payloads
+from dalsegno.nodes.control.branches import combine_payloads
 from dalsegno.ports.node import FanOut, NodeError, Route, SleepUntil
 from tests.nodes.fakes import NOW, REGISTRY, FakeContext, run_node
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.nodes.data.grouping import identity
-from dalsegno.nodes.data.sort import sort_key
+from dalsegno.nodes.data.list_nodes import identity, sort_key
 from dalsegno.ports.node import NodeError, Working
 from tests.nodes.fakes import FakeContext, run_node
 

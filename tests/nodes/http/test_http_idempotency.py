@@ -70,19 +70,13 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def programs(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Programs]:
+def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Programs]:
     """The program in processes of its own, on a store that outlives them."""
     url = f"sqlite:///{tmp_path / 'store.db'}"
     if request.param == "postgres":
         url = request.getfixturevalue("empty_postgres")()
-    cache = tmp_path_factory.getbasetemp().parent / "bytecode"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     running: list[Program] = []
-    yield Programs(
-        tmp_path, {**environment, "PYTHONPYCACHEPREFIX": str(cache), "DALSEGNO_STORE": url}, running
-    )
+    yield Programs(tmp_path, {**os.environ, "DALSEGNO_STORE": url}, running)
     for program in running:
         program.end()
 

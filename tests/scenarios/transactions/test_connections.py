@@ -22,6 +22,7 @@ from dalsegno import App
 from dalsegno.errors import NotFound, UsageError
 from tests.docs.pages import DOCS, Block, blocks
 from tests.scenarios.asking import ask
+from tests.servers.forking import run_python
 
 LATER = "workflow later(inputs) {\n  return inputs.n\n}\n"
 INSERT = "INSERT INTO public.orders (id) VALUES ('o-1')"
@@ -339,14 +340,7 @@ def test_django(request: pytest.FixtureRequest, tmp_path: Path, store: str) -> N
         database = {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{tmp_path}/store.db"}
     program = tmp_path / "orders.py"
     program.write_text(f"DATABASE = {database!r}\n{DJANGO}")
-    ended = subprocess.run(
-        [sys.executable, program],
-        env={**os.environ, "STORE": url},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_python(str(program), env={**os.environ, "STORE": url}, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.splitlines() == ["['o-2', 'o-3']", "True", "[7, 7]"]
 
@@ -367,9 +361,7 @@ def test_programs_of_the_manual_run(postgres_url: str, tmp_path: Path, block: Bl
     program.write_text(text)
     ask(postgres_url, "CREATE TABLE orders (id TEXT PRIMARY KEY)")
 
-    ended = subprocess.run(
-        [sys.executable, program], capture_output=True, text=True, timeout=120, check=False
-    )
+    ended = run_python(str(program), timeout=120)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     app = App(postgres_url)

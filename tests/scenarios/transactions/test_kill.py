@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
-import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from dalsegno import App
 from tests.scenarios.transactions.own_table import fetch
+from tests.servers.forking import Forked
 
 PROGRAM = """
 import asyncio, sys
@@ -67,7 +65,7 @@ def test_kill_minus_nine_pays_once(store_url: str, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "started"
         time.sleep(chance.uniform(0.0, 0.4))
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.communicate()
     process = _run(program, till_url, executions)
     out, _ = process.communicate(timeout=240)
@@ -80,9 +78,7 @@ def test_kill_minus_nine_pays_once(store_url: str, tmp_path: Path) -> None:
 
 
 def _run(program: Path, url: str, executions: int) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, str(program), url, str(executions)], stdout=subprocess.PIPE, text=True
-    )
+    return Forked(str(program), [url, str(executions)], stdout=subprocess.PIPE)
 
 
 def _prepare(url: str) -> None:

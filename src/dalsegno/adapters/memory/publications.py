@@ -58,6 +58,10 @@ class MemoryPublications:
             if stored is not None
         }
 
+    async def last_events(self, executions: Sequence[str]) -> dict[str, int]:
+        found = {name: self.store.executions.get(name) for name in executions}
+        return {name: stored.row.seq for name, stored in found.items() if stored is not None}
+
     async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
         page = sorted(name for name in self.store.publications if name > after)[:limit]
         rows = [(name, self._has_more(name, self.store.publications[name].confirmed)) for name in page]

@@ -23,7 +23,7 @@ from dalsegno.core.settlement import (
 )
 from dalsegno.model.definition import Definition
 from dalsegno.model.effect import ReplaceTags
-from dalsegno.model.event import Event, NewEvent
+from dalsegno.model.event import Event, NewEvent, recorded
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.machine import Completion
 from dalsegno.model.token import UNFINISHED
@@ -262,20 +262,7 @@ class MemoryStore:
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None
     ) -> None:
-        self.executions[execution].events.append(
-            Event(
-                execution,
-                seq,
-                event.kind,
-                event.node,
-                event.scope,
-                event.at,
-                event.data,
-                event.token,
-                arrived,
-                expected,
-            )
-        )
+        self.executions[execution].events.append(recorded(event, execution, seq, arrived, expected))
 
 
 def execution_view(execution: MemoryExecution) -> ExecutionView:

@@ -37,7 +37,7 @@ class Link(Struct, frozen=True):
     """Properties of a connection to the server."""
 
     address: str
-    """Of the server; empty for a Unix socket."""
+    """Address of the server; empty for a Unix socket."""
     encrypted: bool
     verified: bool
     """The server's certificate was checked."""
@@ -56,7 +56,7 @@ class Facts(Struct, frozen=True):
     wakes: bool
     """Messages between processes arrive."""
     links: tuple[Link, ...] = ()
-    """Of the store's URL, and of the one for wake-ups if that is another."""
+    """Links to the store's URL, and to the URL for wake-ups if that differs."""
 
 
 async def examine_database(url: str, listen_at: str) -> Facts:

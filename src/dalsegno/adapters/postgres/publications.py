@@ -40,6 +40,10 @@ class PostgresPublications:
                 found[name].events.append(Event(name, *event))
         return found
 
+    async def last_events(self, executions: Sequence[str]) -> dict[str, int]:
+        rows = await self.store.fetch("publications.last_events", list(executions))
+        return {row[0]: row[1] for row in rows}
+
     async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
         rows = await self.store.fetch("publications.unfinished", after, limit)
         return unpublished_page([(name, has_more) for name, has_more in rows], limit)

@@ -12,9 +12,8 @@ from dalsegno.adapters.rabbitmq.announcements import KnownTokens
 from dalsegno.adapters.rabbitmq.broker import RabbitBroker
 from dalsegno.adapters.rabbitmq.dead_letters import RabbitDeadLetters
 from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
-from dalsegno.adapters.rabbitmq.publisher import RabbitPublisher
 from dalsegno.adapters.rabbitmq.receiver import Receiver
-from dalsegno.adapters.rabbitmq.sender import Sender
+from dalsegno.adapters.rabbitmq.sender import RabbitPublisher, Sender
 from dalsegno.adapters.rabbitmq.server import RabbitServer
 from dalsegno.adapters.rabbitmq.tasks import RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import Topology, TopologyDiffers
@@ -42,6 +41,7 @@ async def open_broker(url: str, stack: Stack) -> Stack:
     until then work is found in the store. One that refuses the login is an error of configuration.
     """
     broker = await make_broker(url, stack)
+    tasks = RabbitTasks(broker.sender.link.address, broker.sender.topology)
 
     async def close() -> None:
         await broker.close()
@@ -51,14 +51,11 @@ async def open_broker(url: str, stack: Stack) -> Stack:
         stack,
         broker=broker,
         close=close,
-        servers=(*stack.servers, RabbitServer(broker)),
+        servers=(*stack.servers, RabbitServer(broker, tasks)),
         sources=(*stack.sources, broker.foreign),
         publisher=RabbitPublisher(broker.sender),
         dead_letters=(*stack.dead_letters, RabbitDeadLetters(broker.sender)),
-        task_transports=(
-            RabbitTasks(broker.sender.link.address, broker.sender.topology),
-            *stack.task_transports,
-        ),
+        task_transports=(tasks, *stack.task_transports),
         step_by_step=True,
     )
 
@@ -66,7 +63,7 @@ async def open_broker(url: str, stack: Stack) -> Stack:
 async def make_broker(url: str, stack: Stack) -> RabbitBroker:
     address, topology = parse_address(url), Topology()
     sender, receiver = Sender(address, topology), Receiver(address, topology)
-    foreign = ForeignMessages(sender, receiver)
+    foreign = ForeignMessages(sender)
     known = KnownTokens(stack.archive.definition_by_hash)
     broker = RabbitBroker(stack.ledger, stack.broker, sender, receiver, foreign, known)
     error = await asyncio.shield(sender.link.start())

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
-from dalsegno.adapters.rabbitmq.sender import OutgoingLetter
+from dalsegno.adapters.rabbitmq.amqp.frames import own_properties
+from dalsegno.adapters.rabbitmq.sender import JSON, OutgoingLetter
 from dalsegno.adapters.rabbitmq.topology import EXECUTION, HIGHEST_PRIORITY, execution_queue_name
-from dalsegno.core.graph import token_body
+from dalsegno.core.graph import step_input
 from dalsegno.core.trace_ids import traceparent
-from dalsegno.model.definition import Definition
+from dalsegno.core.wire.execution_message import MAX_BYTES
+from dalsegno.model.definition import VERSION_SIGN, Definition
 from dalsegno.model.effect import CreateExecution, SpawnToken
 from dalsegno.model.token import DEFAULT_QUEUE, Lease, NewToken
 from dalsegno.model.transition import ReadyToken, Transition
 
-JSON = "application/json"
 REMEMBERED = 10_000
 UNKNOWN = "unknown"
 
@@ -49,10 +49,12 @@ class ExecutionMessage(Struct, frozen=True):
     current_node: str
     workflow_definition: DefinitionReference
     accumulated_context: dict[str, Raw]
+    from_node: str | None
     lineage_stack: list[LineageEntry]
     token_id: str
-    attempt: int
-    fence: int
+    attempt: int | None
+    fence: int | None
+    """Of a token that this process has just made; others it announces by what names them."""
     queue: str
     priority: int
 
@@ -72,6 +74,8 @@ _decode = msgspec.json.Decoder(_Pointer).decode
 
 def token_of(body: bytes, routing_key: str) -> ReadyToken | None:
     """Return the token that a message names, or None for a message of another program, valid or not."""
+    if len(body) > MAX_BYTES:
+        return None
     try:
         found = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -151,47 +155,56 @@ NO_REFERENCE = DefinitionReference("")
 
 
 def _letter(token: ReadyToken, spawned: NewToken | None, definition: DefinitionReference) -> OutgoingLetter:
-    context, lineage = _state(spawned)
+    context, lineage, sender = _state(spawned)
     message = ExecutionMessage(
-        workflow_id=definition.name or UNKNOWN,
+        workflow_id=definition.name.removeprefix(VERSION_SIGN) or UNKNOWN,
         execution_id=token.execution,
         current_node=spawned.node if spawned is not None else UNKNOWN,
         workflow_definition=definition,
         accumulated_context=context,
+        from_node=sender,
         lineage_stack=lineage,
         token_id=token.token,
-        attempt=1,
-        fence=0,
+        attempt=1 if spawned is not None else None,
+        fence=0 if spawned is not None else None,
         queue=token.queue,
         priority=token.priority,
     )
-    properties = Properties(
-        content_type=JSON,
-        headers={"traceparent": traceparent(token.execution)},
-        delivery_mode=PERSISTENT,
-        priority=min(max(token.priority, 0), HIGHEST_PRIORITY),
-        message_id=token.token[:120],
-    )
+    priority = min(max(token.priority, 0), HIGHEST_PRIORITY)
+    properties = own_properties(token.token[:120], JSON, priority, traceparent(token.execution))
     return OutgoingLetter(execution_queue_name(token.queue), properties, _encode(message))
 
 
-def _state(spawned: NewToken | None) -> tuple[dict[str, Raw], list[LineageEntry]]:
-    """Return the context of a token of a graph, as far as it is inline, and the splits around it."""
+def _state(spawned: NewToken | None) -> tuple[dict[str, Raw], list[LineageEntry], str | None]:
+    """Return the context of a token of a graph, as far as it is inline, the splits around it, and the node whose output
+    it brings.
+    """
     if spawned is None or not spawned.data:
-        return {}, []
+        return {}, [], None
     try:
-        body = token_body.decode_body(spawned.data)
+        body = step_input.decode_body(spawned.data)
     except msgspec.DecodeError:
-        return {}, []  # a token of a script
+        return {}, [], None  # a token of a script
     entries = body.context.entries
     context = {key: _shown(entry) for key, entry in entries.items() if entry.kind in _SHOWN}
-    return context, [LineageEntry(each.split, "", each.index, each.total) for each in body.loops]
+    lineage = [
+        LineageEntry(each.split, f"{each.split}-{each.index}", each.index, each.total) for each in body.loops
+    ]
+    return context, lineage, _sender(body.payload)
 
 
-_SHOWN = (token_body.VALUE, token_body.OUTPUT, token_body.BLOB)
+def _sender(payload: step_input.Entry | None) -> str | None:
+    if payload is None or payload.kind != step_input.KEY:
+        return None
+    key = step_input.reference_name(payload)
+    return None if key == START else key.removeprefix("$")
 
 
-def _shown(entry: token_body.Entry) -> Raw:
-    if entry.kind == token_body.VALUE:
+START = "$trigger"
+_SHOWN = (step_input.VALUE, step_input.OUTPUT, step_input.BLOB)
+
+
+def _shown(entry: step_input.Entry) -> Raw:
+    if entry.kind == step_input.VALUE:
         return entry.raw
     return Raw(b'{"$ref":' + bytes(entry.raw) + b"}")

@@ -21,9 +21,10 @@ from dalsegno.adapters.rabbitmq.announcements import KnownTokens, token_of
 from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
 from dalsegno.adapters.rabbitmq.receiver import Receiver
 from dalsegno.adapters.rabbitmq.sender import Sender
-from dalsegno.adapters.rabbitmq.topology import execution_queue_name, fits
+from dalsegno.adapters.rabbitmq.taking import Taking
+from dalsegno.adapters.rabbitmq.topology import fits
 from dalsegno.errors import DalSegnoError, OperatorError
-from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease
+from dalsegno.model.token import SYSTEM_QUEUE, Lease
 from dalsegno.model.transition import ReadyToken, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
@@ -33,8 +34,8 @@ logger = logging.getLogger("dalsegno.rabbitmq")
 ACKNOWLEDGED_AFTER = 60.0
 LOOK_FOR_LONG = 5.0
 """Seconds between two looks for nodes that have run that long."""
-IDLE_LOOK = 5.0
-"""Seconds without work after which a worker claims from the ledger what no message has brought."""
+MOST_TAKINGS = 20
+"""Largest number of channels kept open, one per set of queues. Beyond it, unused channels are closed."""
 REPEATED_AFTER = 5.0
 """Seconds within which what an execution has ready is announced again at most once."""
 MOST_REPEATED = 10_000
@@ -46,6 +47,7 @@ class Held(Struct):
     """A message whose token this process has leased."""
 
     message: Message
+    receiver: Receiver
     channel: Channel | None
     since: float
 
@@ -65,6 +67,7 @@ class RabbitBroker:
         """The store's own broker: used while RabbitMQ is not usable."""
         self.sender = sender
         self.receiver = receiver
+        """That of the queues which were taken from first: those of the worker, where there is one."""
         self.foreign = foreign
         self.known = known
         self.duplicates = 0
@@ -76,23 +79,18 @@ class RabbitBroker:
         self._announcing = 0
         self._behind: list[Held] = []
         """Messages of steps that ended while something was being announced."""
-        self._changed = asyncio.Event()
-        self._claims_at_once = False
-        """Something is ready in the ledger that no message announces."""
-        self._bare_take: asyncio.Task[list[Lease]] | None = None
-        self._bare_worker: tuple[str, tuple[str, ...]] = ("", ())
+        self._takings: dict[frozenset[str], Taking] = {}
+        """By the queues that are served."""
         self._repeated: dict[str, float] = {}
         """When what an execution has ready was last announced again."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._long: asyncio.TimerHandle | None = None
-        self._served: frozenset[str] = frozenset()
         sender.on_answer = self._answered
         sender.on_ready(self._wake)
         sender.link.on_up(self._wake)
         sender.link.on_down = self._wake
         receiver.link.on_up(self._wake)
         receiver.link.on_down = self._wake
-        receiver.on_message = self._wake
         foreign.on_free = self._wake
 
     # -- announcing ---------------------------------------------------------------------------------------------
@@ -155,88 +153,46 @@ class RabbitBroker:
 
     def _lacks_consumer(self, tokens: Sequence[ReadyToken]) -> bool:
         """Return True for bookkeeping tokens if this worker serves them without the queue of nodes that they share."""
-        is_special = SYSTEM_QUEUE in self._served and DEFAULT_QUEUE not in self._served
+        is_special = any(taking.lacks_bookkeeping for taking in self._takings.values())
         return is_special and any(token.queue == SYSTEM_QUEUE for token in tokens)
 
     def _claim_at_once(self) -> None:
-        self._claims_at_once = True
-        self._wake()
+        for taking in self._takings.values():
+            taking.claim_at_once()
 
     # -- taking -------------------------------------------------------------------------------------------------
 
     async def take(self, worker: str, queues: Sequence[str], limit: int) -> list[Lease]:
-        self._served = frozenset(queues)
-        connecting = self.receiver.link.start()
-        if self.sender.link.is_ready:
-            await asyncio.shield(connecting)
-        loop = asyncio.get_running_loop()
-        idle_at = loop.time() + IDLE_LOOK
-        try:
-            while True:
-                changed = self._changed
-                leases = self._of_bare_take(worker, queues)
-                if not leases and self._is_usable():
-                    await self.receiver.serve(_consumed(queues), limit)
-                    leases = await self._from_messages(worker, limit)
-                    if not leases and (self._claims_at_once or loop.time() >= idle_at):
-                        self._claims_at_once = False
-                        idle_at = loop.time() + IDLE_LOOK
-                        leases = await self.ledger.claim(worker, queues, limit)
-                elif not leases:
-                    self._claims_at_once = False
-                    idle_at = loop.time() + IDLE_LOOK  # the store's broker looks by itself
-                    self._take_bare(worker, queues, limit)
-                if leases:
-                    self.known.leased(leases)
-                    return leases
-                if (
-                    not self.receiver.waiting or not self._is_usable()
-                ):  # else the loop would never let others run
-                    await self._wait(changed, idle_at)
-        except asyncio.CancelledError:
-            if self._bare_take is not None:
-                self._bare_take.cancel()
-            raise
-        finally:
-            self.receiver.idle()
-
-    def _is_usable(self) -> bool:
-        return self.sender.may_send() and self.receiver.is_ready
-
-    async def _wait(self, changed: asyncio.Event, until: float) -> None:
-        """Wait for anything new: a message, the bare store's leases, or RabbitMQ coming and going."""
-        waiting = asyncio.get_running_loop().create_task(changed.wait())
-        tasks: set[asyncio.Task[object]] = {waiting}
-        if self._bare_take is not None:
-            tasks.add(self._bare_take)
-        try:
-            await asyncio.wait(
-                tasks,
-                timeout=max(until - asyncio.get_running_loop().time(), 0.001),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            waiting.cancel()
-
-    def _take_bare(self, worker: str, queues: Sequence[str], limit: int) -> None:
-        if self._bare_take is None:
-            self._bare_worker = (worker, tuple(queues))
-            self._bare_take = asyncio.get_running_loop().create_task(self.bare.take(worker, queues, limit))
-
-    def _of_bare_take(self, worker: str, queues: Sequence[str]) -> list[Lease]:
-        """Return what the bare store's broker has brought. It may still wait when RabbitMQ is back: a claim must not
-        be interrupted."""
-        take = self._bare_take
-        if take is None or not take.done():
-            return []
-        self._bare_take = None
-        if take.cancelled():
-            return []
-        leases = take.result()
-        if self._bare_worker[0] != worker:
-            self._start(self._hand_back(self._bare_worker[0], leases))
-            return []
+        leases = await self._taking(queues).take(worker, limit)
+        self.known.leased(leases)
         return leases
+
+    def _taking(self, queues: Sequence[str]) -> Taking:
+        """Return what takes for all who serve these queues."""
+        key = frozenset(queues)
+        taking = self._takings.pop(key, None)
+        if taking is None:
+            if len(self._takings) >= MOST_TAKINGS:
+                self._discard_unused()
+            receiver = self.receiver if not self._takings else self.receiver.another()
+            taking = Taking(
+                queues,
+                receiver,
+                self.sender,
+                self.ledger,
+                self.bare,
+                self._from_messages,
+                lambda worker, leases: self._start(self._hand_back(worker, leases)),
+            )
+        self._takings[key] = taking  # the one used last is the last one
+        return taking
+
+    def _discard_unused(self) -> None:
+        """Close the channels of queues that are no longer served."""
+        for key, taking in list(self._takings.items()):
+            if taking.is_unused and taking.receiver is not self.receiver:
+                del self._takings[key]
+                self._start(self.receiver.discard(taking.receiver))
 
     async def _hand_back(self, worker: str, leases: Sequence[Lease]) -> None:
         """Release what was claimed under a name that the worker no longer uses."""
@@ -245,17 +201,17 @@ class RabbitBroker:
             [ReadyToken(each.token, each.execution, each.queue, each.priority) for each in leases]
         )
 
-    async def _from_messages(self, worker: str, limit: int) -> list[Lease]:
+    async def _from_messages(self, receiver: Receiver, worker: str, limit: int) -> list[Lease]:
         """Lease the tokens of messages that were delivered; messages of others go to the intake."""
-        channel = self.receiver.channel
+        channel = receiver.channel
         messages: dict[str, tuple[ReadyToken, Message]] = {}
-        for message in self.receiver.next(limit):
+        for message in receiver.next(limit):
             token = token_of(message.body, message.delivery.routing_key)
             if token is None:
-                self.foreign.receive(message, channel)
+                self.foreign.receive(receiver, message)
             elif token.token in messages or token.token in self._held:
                 self.duplicates += 1
-                self.receiver.ack(channel, message)
+                receiver.ack(channel, message)
             else:
                 messages[token.token] = (token, message)
         if not messages:
@@ -264,17 +220,17 @@ class RabbitBroker:
             leases = await self.ledger.lease(worker, [token for token, _ in messages.values()])
         except OperatorError:
             for _, message in messages.values():
-                self.receiver.give_back(channel, message)
+                receiver.give_back(channel, message)
             raise
         now = asyncio.get_running_loop().time()
         for lease in leases:
             _, message = messages.pop(lease.token)
-            self._held[lease.token] = Held(message, channel, now)
+            self._held[lease.token] = Held(message, receiver, channel, now)
         if leases and self._long is None:
             self._long = asyncio.get_running_loop().call_later(LOOK_FOR_LONG, self._look_for_long)
         if messages:
             self.duplicates += len(messages)
-            held = [Held(message, channel, now) for _, message in messages.values()]
+            held = [Held(message, receiver, channel, now) for _, message in messages.values()]
             self._start(self._not_leased([token for token, _ in messages.values()], held))
         return leases
 
@@ -293,7 +249,7 @@ class RabbitBroker:
         except OperatorError as error:
             logger.debug("what is ready cannot be announced again: %s", error)
             for each in held:
-                self.receiver.give_back(each.channel, each.message)
+                each.receiver.give_back(each.channel, each.message)
             return
         for each in held:
             self._acknowledge(each)
@@ -319,7 +275,7 @@ class RabbitBroker:
         if self._announcing:
             self._behind.append(held)
         elif self.sender.oldest > self.sender.last:
-            self.receiver.ack(held.channel, held.message)
+            held.receiver.ack(held.channel, held.message)
         else:
             self._unacknowledged.append((self.sender.last, held))
 
@@ -327,7 +283,7 @@ class RabbitBroker:
         waiting = self._unacknowledged
         while waiting and waiting[0][0] < oldest:
             held = waiting.popleft()[1]
-            self.receiver.ack(held.channel, held.message)
+            held.receiver.ack(held.channel, held.message)
 
     def _look_for_long(self) -> None:
         """Acknowledge the messages of nodes that have run long."""
@@ -336,7 +292,7 @@ class RabbitBroker:
         before = loop.time() - ACKNOWLEDGED_AFTER
         for token in [token for token, held in self._held.items() if held.since <= before]:
             held = self._held.pop(token)
-            self.receiver.ack(held.channel, held.message)
+            held.receiver.ack(held.channel, held.message)
         if self._held:
             self._long = loop.call_later(LOOK_FOR_LONG, self._look_for_long)
 
@@ -350,9 +306,11 @@ class RabbitBroker:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=DRAIN)
         await self.sender.drain(DRAIN)
-        for task in [*self._tasks, *([self._bare_take] if self._bare_take is not None else [])]:
+        for task in list(self._tasks):
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        for taking in self._takings.values():
+            await taking.close()
         await self.receiver.close()
         await self.sender.close()
         await self.receiver.link.close()
@@ -369,17 +327,10 @@ class RabbitBroker:
             logger.warning("a message could not be handled: %s", error, exc_info=error)
 
     def _wake(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
+        for taking in self._takings.values():
+            taking.wake()
 
-
-def _consumed(queues: Sequence[str]) -> list[str]:
-    """Return the queues to consume. Bookkeeping tokens share a queue with those of nodes: a worker that does not serve
-    the latter finds them in the ledger.
-    """
-    consumed = [queue for queue in queues if fits(queue)]
-    if DEFAULT_QUEUE not in queues:
-        consumed = [
-            queue for queue in consumed if execution_queue_name(queue) != execution_queue_name(DEFAULT_QUEUE)
-        ]
-    return consumed
+    @property
+    def delivered(self) -> int:
+        """Messages that were delivered to this process."""
+        return sum(each.delivered for each in (self.receiver, *self.receiver.others))

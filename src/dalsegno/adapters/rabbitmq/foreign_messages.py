@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -41,9 +42,8 @@ MOST_HEADER_BYTES = 65_536
 class ForeignMessages:
     """The `MessageSource` of RabbitMQ. Messages arrive at workers, among those of this project."""
 
-    def __init__(self, sender: Sender, receiver: Receiver) -> None:
+    def __init__(self, sender: Sender) -> None:
         self.sender = sender
-        self.receiver = receiver
         self.on_free: Callable[[], None] = lambda: None
         self.taken = 0
         self.dead = 0
@@ -67,22 +67,22 @@ class ForeignMessages:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def receive(self, message: Message, channel: Channel | None) -> None:
-        self.receiver.foreign += 1
-        task = asyncio.get_running_loop().create_task(self._handle(message, channel))
+    def receive(self, receiver: Receiver, message: Message) -> None:
+        receiver.foreign += 1
+        task = asyncio.get_running_loop().create_task(self._handle(receiver, message, receiver.channel))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(partial(self._ended, receiver))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self.receiver.foreign -= 1
+    def _ended(self, receiver: Receiver, task: asyncio.Task[None]) -> None:
+        receiver.foreign -= 1
         self._tasks.discard(task)
 
-    async def _handle(self, message: Message, channel: Channel | None) -> None:
+    async def _handle(self, receiver: Receiver, message: Message, channel: Channel | None) -> None:
         try:
             properties = message.properties
         except (ProtocolError, ValueError) as error:
             logger.warning("a message whose properties cannot be read is a dead letter: %s", error)
-            self.receiver.reject(channel, message)
+            receiver.reject(channel, message)
             self.on_free()
             return
         try:
@@ -91,10 +91,10 @@ class ForeignMessages:
             logger.debug("a message waits for the store: %s", error)
             is_answered = False
         if is_answered:
-            self.receiver.ack(channel, message)
+            receiver.ack(channel, message)
         else:
             await asyncio.sleep(PAUSE)
-            self.receiver.give_back(channel, message)
+            receiver.give_back(channel, message)
         self.on_free()
 
     async def _take(self, message: Message, properties: Properties) -> bool:

@@ -1,7 +1,8 @@
 """What is delivered to this process: consumers of the queues it serves, and the messages it has not acknowledged.
 
-The prefetch is what the worker can run now, so that nobody hoards. Consumers exist only while somebody takes: what was
-delivered and is not taken for a moment goes back.
+The prefetch is what the worker can run now, so that no worker hoards messages. Consumers exist only during a take: a
+message that was delivered but not taken goes back after a moment. Each set of queues has a channel of its
+own, and so gets only the messages of those queues.
 """
 
 from __future__ import annotations
@@ -22,24 +23,27 @@ from dalsegno.errors import DalSegnoError
 logger = logging.getLogger("dalsegno.rabbitmq")
 
 RETURNED_AFTER = 1.0
-"""Seconds after which messages that nobody has taken go back to their queue."""
+"""Seconds after which messages that were not taken go back to their queue."""
 SLACK = 0.8
 """The prefetch is lowered when less than this part of it is wanted: each change is a message to the broker."""
 EXACT_UP_TO = 20
-LARGEST = 10 * 1024 * 1024
-"""Bytes of a message. A larger one is not kept but rejected, which makes it a dead letter."""
 LARGE = 65_536
 HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of large messages that are held at a time. What exceeds them goes back to its queue, a moment later."""
+"""Bytes of large messages that are held at a time. What exceeds them goes back to its queue, a moment later. A message
+that is larger by itself is rejected, which makes it a dead letter without a reason of ours.
+"""
 PAUSE = 1.0
 MOST_FOREIGN = 50
 """Messages of other programs that are taken in at a time."""
 
 
 class Receiver:
-    def __init__(self, address: Address, topology: Topology) -> None:
-        self.link = Link(address, "consuming", self.set_up)
+    def __init__(self, address: Address, topology: Topology, link: Link | None = None) -> None:
+        """``link``: a connection that another receiver sets up."""
+        self.link = link or Link(address, "consuming", self.set_up)
         self.topology = topology
+        self.others: list[Receiver] = []
+        """Receivers of other queues, each with a channel of its own on the same connection."""
         self.on_message: Callable[[], None] = lambda: None
         self.waiting: deque[Message] = deque()
         """Delivered, but not taken yet."""
@@ -66,11 +70,43 @@ class Receiver:
         return self._channel
 
     @property
+    def unanswered(self) -> int:
+        return self._unanswered
+
+    @property
     def is_ready(self) -> bool:
         return self.link.is_ready and self._channel is not None and self._channel.closed is None
 
+    def another(self) -> Receiver:
+        found = Receiver(self.link.address, self.topology, self.link)
+        found.on_message = self.on_message
+        self.others.append(found)
+        return found
+
     async def set_up(self, connection: Connection) -> None:
-        """Open the channel of a new connection; what was delivered on the last one is delivered again."""
+        """Open the channels of a new connection; what was delivered on the last one is delivered again."""
+        for receiver in (self, *self.others):
+            await receiver.open_channel(connection)
+
+    async def open(self) -> None:
+        """Open the channel, if the connection was set up before there was this receiver."""
+        async with self._changing:
+            connection = self.link.connection
+            if self._channel is None and connection is not None:
+                try:
+                    await self.open_channel(connection)
+                except DalSegnoError as error:
+                    logger.warning("RabbitMQ opens no channel: %s", error)
+                    connection.abort(str(error))
+
+    async def discard(self, other: Receiver) -> None:
+        """Close the channel of another, unused receiver. RabbitMQ queues its unacknowledged messages again."""
+        self.others.remove(other)
+        await other.close()
+        if other.channel is not None:
+            await other.channel.close()
+
+    async def open_channel(self, connection: Connection) -> None:
         self.waiting.clear()
         self._consumers.clear()
         self._prefetch = self._unanswered = self._bytes = 0
@@ -123,7 +159,7 @@ class Receiver:
         return taken
 
     def idle(self) -> None:
-        """Note that nobody takes now."""
+        """Note that no take is in progress."""
         if self._returning is None and self._consumers:
             self._returning = asyncio.get_running_loop().call_later(RETURNED_AFTER, self._return)
 
@@ -157,13 +193,15 @@ class Receiver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        for other in self.others:
+            await other.close()
 
     # -- what arrives -------------------------------------------------------------------------------------------
 
     def _accepts(self, size: int) -> bool:
         if size <= LARGE:
             return True
-        if size > LARGEST or (self._bytes and self._bytes + size > HELD_BYTES):
+        if size > HELD_BYTES or (self._bytes and self._bytes + size > HELD_BYTES):
             return False
         self._bytes += size
         return True
@@ -178,9 +216,9 @@ class Receiver:
         self.on_message()
 
     def _put_aside(self, channel: Channel, message: Message) -> None:
-        if message.skipped > LARGEST:
+        if message.skipped > HELD_BYTES:
             logger.warning(
-                "a message of %d bytes is a dead letter: at most %d are taken", message.skipped, LARGEST
+                "a message of %d bytes is a dead letter: at most %d are read", message.skipped, HELD_BYTES
             )
             channel.nack(message.tag, requeue=False)
         else:
@@ -220,7 +258,7 @@ class Receiver:
             self._free(message)
             if channel is not None:
                 channel.nack(message.tag)
-        self.on_message()  # whoever takes again meanwhile needs consumers again
+        self.on_message()  # a take that began meanwhile needs consumers again
 
     def _cancelled(self, tag: str) -> None:
         """The queue of a consumer was deleted: everything is declared again with the next connection."""
@@ -234,4 +272,4 @@ class Receiver:
         self._bytes = 0
         if isinstance(error, ChannelClosed) and self.link.connection is not None:
             self.link.connection.abort(str(error), error.reply_code)
-        self.on_message()  # whoever waits looks why nothing comes
+        self.on_message()  # a waiting take checks why no message comes

@@ -1,4 +1,5 @@
-"""The one channel on which everything leaves this process, in order, each message with a confirmation.
+"""The one channel on which everything leaves this process, in order, each message with a confirmation; and the
+statuses and completions that leave on it for the masters of other programs.
 
 - A message that comes back because no queue takes it has the topology declared again and is sent once more.
 - A confirmation that is negative, or not there after ``CONFIRM_TIMEOUT``, is a failure. While the broker is silent,
@@ -11,6 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -18,13 +20,16 @@ from dalsegno.adapters.rabbitmq.amqp.address import Address
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Outcome
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed, ConnectionLost
-from dalsegno.adapters.rabbitmq.amqp.frames import Properties
+from dalsegno.adapters.rabbitmq.amqp.frames import OwnProperties, Properties, own_properties
 from dalsegno.adapters.rabbitmq.link import Link
-from dalsegno.adapters.rabbitmq.topology import EXCHANGE, Topology
+from dalsegno.adapters.rabbitmq.topology import COMPLETION, EXCHANGE, HIGHEST_PRIORITY, NODE_STATUS, Topology
 from dalsegno.errors import DalSegnoError
+from dalsegno.ports.messages import OutgoingMessage
 
 logger = logging.getLogger("dalsegno.rabbitmq")
 
+JSON = "application/json"
+QUEUES = {"status": NODE_STATUS, "completion": COMPLETION}
 CONFIRM_TIMEOUT = 5.0
 LOOK_EVERY = 0.5
 """Seconds between two checks for confirmations that are overdue."""
@@ -39,7 +44,7 @@ class OutgoingLetter(Struct):
     """A message on its way."""
 
     routing_key: str
-    properties: Properties
+    properties: Properties | OwnProperties
     body: bytes
     exchange: str = EXCHANGE
 
@@ -50,6 +55,23 @@ class _Pending(Struct):
     sent_at: float
     again: bool = False
     """It came back once and was sent a second time."""
+
+
+class _Answers:
+    """The answers to messages that were sent together."""
+
+    __slots__ = ("_answered", "_confirmed", "_missing")
+
+    def __init__(self, count: int, answered: Callable[[int], None]) -> None:
+        self._missing = self._confirmed = count
+        self._answered = answered
+
+    def add(self, place: int, confirmed: bool) -> None:
+        self._missing -= 1
+        if not confirmed:
+            self._confirmed = min(self._confirmed, place)
+        if not self._missing:
+            self._answered(self._confirmed)
 
 
 class Sender:
@@ -135,20 +157,22 @@ class Sender:
         if self._look is None:
             self._look = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look_for_overdue)
 
+    def send_in_order(self, letters: Sequence[OutgoingLetter], answered: Callable[[int], None]) -> None:
+        """Send messages in order. Once all are answered, ``answered`` receives how many, from the first on, are
+        confirmed.
+        """
+        if not letters or not self.may_send():
+            answered(0)
+            return
+        answers = _Answers(len(letters), answered)
+        for place, letter in enumerate(letters):
+            self.send(letter, partial(answers.add, place))
+
     async def send_all(self, letters: Sequence[OutgoingLetter]) -> int:
         """Send messages in order; return how many, from the first on, are confirmed."""
-        loop = asyncio.get_running_loop()
-        if not letters or not self.may_send():
-            return 0
-        answers: list[asyncio.Future[bool]] = []
-        for letter in letters:
-            answer: asyncio.Future[bool] = loop.create_future()
-            self.send(letter, _setter(answer))
-            answers.append(answer)
-        for number, answer in enumerate(answers):
-            if not await answer:
-                return number
-        return len(answers)
+        confirmed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.send_in_order(letters, lambda count: None if confirmed.done() else confirmed.set_result(count))
+        return await confirmed
 
     async def drain(self, seconds: float) -> None:
         """Wait until everything is answered, but not longer than this."""
@@ -176,7 +200,7 @@ class Sender:
             letter.routing_key,
             letter.properties,
             letter.body,
-            lambda outcome: self._outcome(number, outcome),
+            partial(self._outcome, number),
         )
 
     def _outcome(self, number: int, outcome: Outcome) -> None:
@@ -278,9 +302,24 @@ class Sender:
                     self._publish(number, pending.letter)
 
 
-def _setter(answer: asyncio.Future[bool]) -> Answered:
-    def answered(confirmed: bool) -> None:
-        if not answer.done():
-            answer.set_result(confirmed)
+class RabbitPublisher:
+    """Publishes on the channel of the announcements, so that everything leaves in the order in which it was given."""
 
-    return answered
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+
+    def publish(self, messages: Sequence[OutgoingMessage], answered: Callable[[int], None]) -> None:
+        self.sender.send_in_order([_letter(message) for message in messages], answered)
+
+    def ready(self) -> bool:
+        return self.sender.may_send()
+
+    def on_ready(self, callback: Callable[[], None]) -> None:
+        self.sender.on_ready(callback)
+        self.sender.link.on_up(callback)
+
+
+def _letter(message: OutgoingMessage) -> OutgoingLetter:
+    priority = min(max(message.priority, 0), HIGHEST_PRIORITY)
+    properties = own_properties(message.message_id, JSON, priority, message.traceparent)
+    return OutgoingLetter(QUEUES[message.kind], properties, message.body)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.errors import NOT_FOUND, ChannelClosed
 from dalsegno.adapters.rabbitmq.broker import RabbitBroker
+from dalsegno.adapters.rabbitmq.tasks import RESULTS, RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import COMPLETION, DEAD, EXECUTION, LADDER, NODE_STATUS
+from dalsegno.ports.stack import Backlog, Kind, Measured
 
 
 class RabbitServer:
     name = "RabbitMQ"
 
-    def __init__(self, broker: RabbitBroker) -> None:
+    def __init__(self, broker: RabbitBroker, tasks: RabbitTasks) -> None:
         self.broker = broker
+        self.tasks = tasks
         self.url = broker.sender.link.address.shown
+        self._filled: dict[str, float] = {}
+        """Since when each queue has not been found empty."""
 
     def connected(self) -> bool:
         return self.broker.sender.link.is_ready
@@ -30,6 +36,7 @@ class RabbitServer:
         found = [problem] if (problem := sender.problem()) else []
         if connection is None:
             return found
+        found += filter(None, [sender.link.address.risk()])
         topology = sender.topology
         found += [str(difference) for difference in await topology.differences(connection)]
         found += [f"the queue '{queue}' is missing" for queue in await topology.missing(connection)]
@@ -40,25 +47,43 @@ class RabbitServer:
             found.append(f"{depth} dead letters wait: dalsegno dead ls")
         return found
 
-    async def measure(self) -> Mapping[str, float]:
-        sender, receiver, foreign = self.broker.sender, self.broker.receiver, self.broker.foreign
-        figures: dict[str, float] = {
-            "connected": float(sender.link.is_ready),
+    async def measure(self) -> Measured:
+        sender, foreign = self.broker.sender, self.broker.foreign
+        figures = {
             "connections": float(sender.link.connections),
-            "unconfirmed": float(sender.unconfirmed),
             "confirmed": float(sender.confirmed),
             "not_confirmed": float(sender.failed),
-            "delivered": float(receiver.delivered),
+            "delivered": float(self.broker.delivered),
             "duplicates": float(self.broker.duplicates),
             "dead_lettered": float(foreign.dead),
             "retried": float(foreign.retried),
         }
         connection = sender.link.connection
-        if connection is not None:
-            queues = [EXECUTION, *sender.topology.execution_queues(), NODE_STATUS, COMPLETION, DEAD]
-            for queue in [*queues, *(name for name, _ in LADDER)]:
-                figures[f"depth:{queue}"] = float(await _depth(connection, queue))
-        return figures
+        if connection is None:
+            return Measured((), figures, sender.unconfirmed)
+        backlogs = [
+            self._backlog(queue, kind, await _depth(connection, queue)) for queue, kind in self._places()
+        ]
+        return Measured(backlogs, figures, sender.unconfirmed)
+
+    def _places(self) -> list[tuple[str, Kind]]:
+        places: list[tuple[str, Kind]] = [
+            (EXECUTION, "messages"),
+            (NODE_STATUS, "statuses"),
+            (COMPLETION, "completions"),
+            (RESULTS, "results"),
+            (DEAD, "dead"),
+        ]
+        places += [(name, "messages") for name in self.broker.sender.topology.execution_queues()]
+        places += [(name, "retries") for name, _ in LADDER]
+        return places + [(name, "tasks") for name in self.tasks.queues()]
+
+    def _backlog(self, queue: str, kind: Kind, depth: int) -> Backlog:
+        now = time.monotonic()
+        if not depth:
+            self._filled.pop(queue, None)
+            return Backlog(queue, kind, 0)
+        return Backlog(queue, kind, depth, now - self._filled.setdefault(queue, now))
 
 
 async def _depth(connection: Connection, queue: str) -> int:

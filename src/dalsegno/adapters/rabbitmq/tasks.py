@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -39,7 +38,7 @@ from dalsegno.adapters.rabbitmq.topology import (
     execution_queue_name,
     exists,
 )
-from dalsegno.errors import DalSegnoError, OperatorError
+from dalsegno.errors import DalSegnoError
 from dalsegno.ports.task_transport import (
     ForeignResult,
     ForeignWorker,
@@ -60,7 +59,6 @@ AT_ONCE = 100
 CONFIRM_SECONDS = 5.0
 PAUSE = 1.0
 DRAIN_LOOK = 0.1
-MOST_TRIES = 3
 MOST_READ = 1000
 """Copies that are read to find those that came back."""
 READ_EVERY = 5.0
@@ -87,7 +85,6 @@ class RabbitTasks:
         self._settling: set[asyncio.Task[None]] = set()
         self._draining: asyncio.Task[None] | None = None
         self._drained = False
-        self._tries: Counter[bytes] = Counter()
         self._declared: set[str] = set()
         self._heard: dict[str, asyncio.Event] = {}
         """The queues whose announcements are read, and whether there was one."""
@@ -171,6 +168,10 @@ class RabbitTasks:
             return None
         return found
 
+    def queues(self) -> list[str]:
+        """Return the names of the queues of tasks that are in use here."""
+        return [queue_of_tasks(queue) for queue in sorted(self._declared)]
+
     async def _declare(self, channel: Channel, queue: str) -> None:
         if queue not in self._declared:
             name = queue_of_tasks(queue)
@@ -239,6 +240,7 @@ class RabbitTasks:
     def _publish(self, channel: Channel, task: TaskCopy) -> asyncio.Future[Outcome]:
         properties = Properties(
             content_type="application/json",
+            headers={"traceparent": task.traceparent},
             delivery_mode=PERSISTENT,
             priority=min(max(task.priority, 0), HIGHEST_PRIORITY),
             message_id=_name(task.id, task.fence),
@@ -351,30 +353,17 @@ class RabbitTasks:
         await self.link.close()
 
     def _received(self, channel: Channel, message: Message) -> None:
-        task = asyncio.get_running_loop().create_task(self._take_in(channel, message))
+        if self._settle is None:
+            return  # stopping: RabbitMQ gives it to the next orchestrator
+        task = asyncio.get_running_loop().create_task(self._take_in(channel, self._settle, message))
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
-    async def _take_in(self, channel: Channel, message: Message) -> None:
-        while self._settle is not None:
-            try:
-                settlement = await self._settle(ForeignResult(message.body, RESULTS))
-            except OperatorError as error:
-                logger.info("a result waits in RabbitMQ (%s); trying again", error)
-                await asyncio.sleep(PAUSE)
-                continue
-            except Exception as error:
-                logger.exception("a result could not be taken in")
-                self._tries[message.body] += 1
-                if self._tries[message.body] < MOST_TRIES:
-                    await asyncio.sleep(PAUSE)
-                    continue
-                settlement = Settlement("unknown", f"an internal error: {error}", "INTERNAL")
-            self._tries.pop(message.body, None)
-            if settlement.verdict == "unknown" and not await self._bury(channel, message, settlement):
-                return  # the connection is gone: it is delivered again
-            channel.ack(message.tag)
-            return
+    async def _take_in(self, channel: Channel, settle: Settle, message: Message) -> None:
+        settlement = await settle(ForeignResult(message.body, RESULTS))
+        if settlement.verdict == "unknown" and not await self._bury(channel, message, settlement):
+            return  # the connection is gone: it is delivered again
+        channel.ack(message.tag)
 
     async def _bury(self, channel: Channel, message: Message, settlement: Settlement) -> bool:
         given = message.properties.headers or {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
@@ -21,6 +21,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
 from dalsegno.adapters.redis.errors import BROKEN
+from dalsegno.adapters.tls import unprotected
 from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
 
@@ -35,10 +36,18 @@ SENTINEL_SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
 class Address:
     """Where Redis is. ``options`` are those of the driver."""
 
-    options: dict[str, Any]
+    options: dict[str, Any] = field(repr=False)
     service: str = ""
     sentinels: tuple[tuple[str, int], ...] = ()
-    sentinel_options: dict[str, Any] | None = None
+    sentinel_options: dict[str, Any] | None = field(default=None, repr=False)
+
+    def risk(self) -> str:
+        """Return what can happen to the connection on its way, as a sentence, or an empty string."""
+        hosts = [host for host, _ in self.sentinels] or [str(self.options.get("host", "localhost"))]
+        encrypted = bool(self.options.get("ssl"))
+        verified = bool(self.options.get("ssl_check_hostname"))
+        risks = [unprotected(host, "rediss://", encrypted=encrypted, verified=verified) for host in hosts]
+        return next(filter(None, risks), "")
 
     @property
     def database(self) -> int:
@@ -103,7 +112,10 @@ def _options(url: str) -> dict[str, Any]:
     unknown = [name for name in options if name not in KNOWN and not name.startswith("ssl_")]
     if unknown:
         raise _Malformed(f"it has the unknown option {unknown[0]!r}")
-    return {**options, "ssl": True} if encrypted else options
+    if not encrypted:
+        return options
+    verified = options.get("ssl_cert_reqs", "required") != "none"
+    return {"ssl_check_hostname": verified, **options, "ssl": True}
 
 
 KNOWN = frozenset(

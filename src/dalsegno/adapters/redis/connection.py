@@ -32,6 +32,7 @@ from dalsegno.adapters.redis.errors import (
 )
 from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
+from dalsegno.ports.stack import Backlog, Kind, Measured
 
 logger = logging.getLogger("dalsegno.redis")
 
@@ -70,7 +71,7 @@ class RedisConnection:
         self.on_connect: list[Callable[[], None]] = []
         self.on_disconnect: list[Callable[[], None]] = []
         self.on_message: list[Callable[[bytes], None]] = []
-        self.measures: list[Callable[[], Awaitable[Mapping[str, float]]]] = []
+        self.measures: list[Callable[[], Awaitable[Measured]]] = []
         """Return figures for ``/metrics``, by name."""
         self._problem = f"Redis at {self.url} has not answered yet"
         self._tried = asyncio.Event()
@@ -98,15 +99,26 @@ class RedisConnection:
             if self.working and is_refusal(error):
                 return ["the user may not run INFO, so the server's settings were not checked"]
             return [f"Redis at {self.url} cannot be used: {described(error)}"]
-        return list(_advice(found))
+        return [*filter(None, [self.address.risk()]), *_advice(found)]
 
-    async def measure(self) -> Mapping[str, float]:
+    async def measure(self) -> Measured:
         """Return the figures of all parts that use this server."""
-        found: dict[str, float] = {}
         with driver_errors(self.url):
-            for measure in self.measures:
-                found.update(await measure())
-        return found
+            parts = [await measure() for measure in self.measures]
+        figures = {name: value for part in parts for name, value in part.figures.items()}
+        return Measured([each for part in parts for each in part.backlogs], figures)
+
+    async def backlog_of(self, place: str, kind: Kind, streams: Sequence[str]) -> Backlog:
+        """Return how many entries the streams have, and the age of the oldest one."""
+        async with self.client.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            for stream in streams:
+                pipeline.xlen(stream)
+                pipeline.xrange(stream, count=1)
+            (seconds, micros), *found = await pipeline.execute()
+        first = [_milliseconds(entries[0][0]) for entries in found[1::2] if entries]
+        now = seconds * 1000 + micros // 1000
+        return Backlog(place, kind, sum(found[::2]), max(now - min(first), 0) / 1000 if first else 0.0)
 
     # -- opening and closing --------------------------------------------------------------------------------------
 
@@ -307,3 +319,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _milliseconds(entry: bytes) -> int:
+    """Return when an entry was added, by the server's clock: its id says so."""
+    return int(entry.partition(b"-")[0])

@@ -12,6 +12,7 @@ from dalsegno.adapters.redis.connection import Command, RedisConnection
 from dalsegno.adapters.redis.errors import driver_errors
 from dalsegno.errors import InvalidInput
 from dalsegno.ports.messages import DeadMessage
+from dalsegno.ports.stack import Measured
 
 STREAM = "wf:stream:dead"
 KEPT = 10_000
@@ -29,8 +30,8 @@ class RedisDeadLetters:
         self._requeue: dict[str, Requeue] = {}
         connection.measures.append(self._measure)
 
-    async def _measure(self) -> Mapping[str, float]:
-        return {"dead_letters": await self.connection.client.xlen(STREAM)}
+    async def _measure(self) -> Measured:
+        return Measured([await self.connection.backlog_of(STREAM, "dead", [STREAM])])
 
     def requeue_to(self, source: str, commands: Requeue) -> None:
         """Register how messages of a source are sent there again."""

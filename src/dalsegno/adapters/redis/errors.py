@@ -9,6 +9,7 @@ from typing import Any
 
 from redis import exceptions
 
+from dalsegno.adapters.tls import tls_problem
 from dalsegno.errors import BadConfiguration, Unavailable
 
 BROKEN = (exceptions.RedisError, OSError, TimeoutError)
@@ -29,7 +30,7 @@ def is_refusal(error: BaseException) -> bool:
 def described(error: BaseException) -> str:
     if isinstance(error, BadConfiguration):
         return str(error)
-    return str(error) or f"no answer ({type(error).__name__})"
+    return tls_problem(error, "ssl_ca_certs") or str(error) or f"no answer ({type(error).__name__})"
 
 
 def is_missing_group(error: exceptions.ResponseError) -> bool:

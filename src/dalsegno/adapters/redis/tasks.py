@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from secrets import token_hex
@@ -32,8 +31,8 @@ from dalsegno.adapters.redis.errors import (
     is_missing_group,
 )
 from dalsegno.adapters.redis.presence import living_workers
-from dalsegno.errors import OperatorError
 from dalsegno.ports.messages import DeadMessage
+from dalsegno.ports.stack import Measured
 from dalsegno.ports.task_transport import (
     ForeignResult,
     ForeignWorker,
@@ -58,7 +57,6 @@ STALE = 30_000
 """Milliseconds after which a result that somebody took is taken over."""
 TAKE_OVER_EVERY = 15.0
 PAUSE = 1.0
-MOST_TRIES = 3
 MOST_PENDING = 10_000
 FORGOTTEN = 60_000
 """Milliseconds after which an orchestrator that has nothing pending is removed from the group."""
@@ -97,8 +95,15 @@ class RedisTasks:
         self._consumer = token_hex(8)
         self._drained = False
         self._task: asyncio.Task[None] | None = None
-        self._tries: Counter[bytes] = Counter()
+        self._queues: set[str] = set()
+        """Queues that this process has handed out."""
+        connection.measures.append(self._measure)
         dead_letters.requeue_to(RESULTS, sent_again)
+
+    async def _measure(self) -> Measured:
+        backlog_of = self.connection.backlog_of
+        tasks = [await backlog_of(f"tasks:{name}", "tasks", streams_of(name)) for name in self._queues]
+        return Measured([await backlog_of(RESULTS, "results", [RESULTS]), *tasks])
 
     async def workers(self, queues: Sequence[str]) -> Sequence[ForeignWorker] | None:
         try:
@@ -153,6 +158,7 @@ class RedisTasks:
     # -- what became of the copies --------------------------------------------------------------------------------
 
     async def report(self, queue: str) -> QueueReport | None:
+        self._queues.add(queue)
         try:
             return QueueReport(await self._copies(queue))
         except BROKEN as error:
@@ -283,11 +289,9 @@ class RedisTasks:
     async def _settle_all(
         self, settle: Settle, entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
     ) -> None:
-        found = await asyncio.gather(*(self._settled(settle, entry, fields) for entry, fields in entries))
+        found = await asyncio.gather(*(self._settled(settle, fields) for _, fields in entries))
         async with self.connection.client.pipeline(transaction=True) as pipeline:
             for (entry, fields), settlement in zip(entries, found, strict=True):
-                if settlement is None:
-                    continue
                 if settlement.verdict == "unknown":
                     body = msgspec.json.encode(_texts(fields))
                     letter = self._dead_letters.entry(RESULTS, body, settlement.reason, settlement.code)
@@ -300,29 +304,12 @@ class RedisTasks:
                     await self._remove(keys=keys, args=[name], client=pipeline)
             await pipeline.execute()
 
-    async def _settled(
-        self, settle: Settle, entry: bytes, fields: Mapping[bytes, bytes]
-    ) -> Settlement | None:
-        """Settle one result; None if it stays where it is, to be tried again."""
+    async def _settled(self, settle: Settle, fields: Mapping[bytes, bytes]) -> Settlement:
         try:
             body = result_body(fields)
         except ValueError as error:
             return Settlement("unknown", str(error), "BAD_RESULT")
-        while True:
-            try:
-                settlement = await settle(ForeignResult(body, RESULTS))
-            except OperatorError as error:
-                logger.info("a result waits in Redis (%s); trying again", error)
-                await asyncio.sleep(PAUSE)
-                continue
-            except Exception as error:
-                self._tries[entry] += 1
-                logger.exception("a result could not be taken in")
-                if self._tries[entry] < MOST_TRIES:
-                    return None
-                settlement = Settlement("unknown", f"an internal error: {error}", "INTERNAL")
-            self._tries.pop(entry, None)
-            return settlement
+        return await settle(ForeignResult(body, RESULTS))
 
 
 class _Place:

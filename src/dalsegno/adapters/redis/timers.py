@@ -17,7 +17,7 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from secrets import token_hex
 from typing import Any
@@ -30,6 +30,7 @@ from dalsegno.adapters.redis.dead_letters import RedisDeadLetters
 from dalsegno.adapters.redis.errors import BROKEN, described, end_tasks, expect_not_cancelled
 from dalsegno.errors import StoreLost, Unavailable
 from dalsegno.ports.messages import DeadMessage, ForeignMessage, Intake, Taken
+from dalsegno.ports.stack import Backlog, Measured
 
 logger = logging.getLogger("dalsegno.redis")
 
@@ -97,14 +98,15 @@ class RedisTimers:
             )
             self._in_hand.clear()
 
-    async def _measure(self) -> Mapping[str, float]:
-        client = self.connection.client
-        late = (time.time() + self._ahead - LATE_SECONDS) * 1000
-        return {
-            "timers_planted": await client.zcard(TIMERS),
-            "timers_late": await client.zcount(TIMERS, "-inf", late),
+    async def _measure(self) -> Measured:
+        client, now = self.connection.client, (time.time() + self._ahead) * 1000
+        first: Any = await client.zrange(TIMERS, 0, 0, withscores=True)
+        late = max(now - first[0][1], 0.0) / 1000 if first else 0.0
+        figures = {
+            "timers_late": await client.zcount(TIMERS, "-inf", now - LATE_SECONDS * 1000),
             "timers_in_hand": await client.zcard(PROCESSING),
         }
+        return Measured([Backlog(TIMERS, "timers", await client.zcard(TIMERS), late)], figures)
 
     async def _run(self, intake: Intake) -> None:
         while True:

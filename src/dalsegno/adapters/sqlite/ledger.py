@@ -143,11 +143,14 @@ def schedules(connection: sqlite3.Connection) -> tuple[float | None, str | None]
 
 
 def obsolete(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[Lease]:
-    wanted = [
-        (lease.execution, lease.token, lease.fence, scope_chain(lease.scope))
-        for lease in with_handed_over(leases)
-    ]
-    return not_among(leases, set(connection.execute(SQL["token.validly_leased"], (json.dumps(wanted),))))
+    """Look for leases that were handed over only if they are no longer valid themselves: few are."""
+    gone = not_among(leases, _valid(connection, leases), handed_over=False)
+    return not_among(gone, _valid(connection, with_handed_over(gone))) if gone else gone
+
+
+def _valid(connection: sqlite3.Connection, leases: Sequence[Lease]) -> set[Row]:
+    wanted = [(lease.execution, lease.token, lease.fence, scope_chain(lease.scope)) for lease in leases]
+    return set(connection.execute(SQL["token.validly_leased"], (json.dumps(wanted),)))
 
 
 def of_others(
@@ -197,7 +200,9 @@ class SqliteLedger:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.now: Callable[[], float] = store.clock.now
-        self._excluding_claims = ExcludingClaims(self._look_at_others, self.lease, self.now)
+        self._excluding_claims = ExcludingClaims(
+            self._look_at_others, self.lease, self.now, lambda: self.store.news
+        )
 
     async def commit(self, batch: Sequence[Transition]) -> list[Outcome]:
         if not batch:

@@ -52,6 +52,13 @@ class SqlitePublications:
 
         return await self.store.read(look)
 
+    async def last_events(self, executions: Sequence[str]) -> dict[str, int]:
+        def look(connection: sqlite3.Connection) -> dict[str, int]:
+            named = (json.dumps(list(executions)),)
+            return dict(connection.execute(SQL["publications.last_events"], named).fetchall())
+
+        return await self.store.read(look)
+
     async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
         def look(connection: sqlite3.Connection) -> Unpublished:
             rows = connection.execute(SQL["publications.unfinished"], (after, limit)).fetchall()

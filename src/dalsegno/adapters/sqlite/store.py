@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dalsegno.adapters.sqlite.connections.connection import (
+from dalsegno.adapters.sqlite.connections.file import (
     WRITER_PRAGMAS,
+    StoreFile,
     connect_reader,
     connect_writer,
     tune,
+    why_not_writable,
 )
-from dalsegno.adapters.sqlite.connections.file import StoreFile, why_not_writable
 from dalsegno.adapters.sqlite.connections.threads import (
     Checkpointer,
     Look,
@@ -97,6 +98,11 @@ class SqliteStore:
     def elsewhere(self) -> OtherProcesses:
         """Return the detector of commits of other processes."""
         return self._writing().elsewhere
+
+    @property
+    def news(self) -> int:
+        """Return a number that changes when claims may find more than before."""
+        return self._writing().news
 
     async def read(self, look: Look[T]) -> T:
         return await self._reader.call(look)

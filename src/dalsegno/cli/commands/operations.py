@@ -357,7 +357,7 @@ def backup(
     """
     import time
 
-    from dalsegno.cli.backup import Progress, copy, print_missing_key
+    from dalsegno.cli.migrate import Progress, copy, print_missing_key
     from dalsegno.cli.output import emit, span
     from dalsegno.cli.target.target import make_app
 

@@ -1,15 +1,25 @@
-"""All checks in their order. The content is read through the ports, so it works on every store."""
+"""All checks in their order, and those that need no store: interpreter, libraries, clock, event loop, limits.
+
+The content is read through the ports, so it works on every store.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import platform
+import resource
+import sqlite3
+import sys
+import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator, Sequence
+from tempfile import TemporaryDirectory
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, broken, examined_soon, judge
 from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
-from dalsegno.cli.doctor.machine import examine_machine
 from dalsegno.cli.doctor.sqlite_file import examine_file
 from dalsegno.cli.output import iso
 from dalsegno.cli.target.stores import NO_SCHEMA, store_exists, way_to_install
@@ -19,10 +29,67 @@ from dalsegno.core.diagnosis import waits
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.dead_letters import DeadLetters
 from dalsegno.engine.worker.directory import list_workers, living_workers, remote_queue, served_queues
-from dalsegno.errors import DalSegnoError
+from dalsegno.errors import BadConfiguration, DalSegnoError
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.stack import Server
+from dalsegno.version import __version__
 from dalsegno.wiring import choose_servers, is_postgres, sqlite_path
+
+OLDEST_SQLITE = (3, 35, 0)
+"""The first version with RETURNING."""
+FEW_FILES = 256
+SLOW_LOOP = 0.05
+BUILT = 1_735_689_600
+"""2025-01-01: a clock before the release of this program is wrong."""
+
+
+async def examine_machine() -> list[Check]:
+    return [_python(), _sqlite(), _clock(), _zones(), await _event_loop(), _open_files()]
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    detail = f"Python {version}, dalsegno {__version__}, {platform.system()} {platform.machine()}"
+    return judge("python", detail, fail=sys.version_info < (3, 11), cure="Use Python 3.11 or newer.")
+
+
+def _sqlite() -> Check:
+    old = sqlite3.sqlite_version_info < OLDEST_SQLITE
+    cure = "Use a Python that was built with a newer SQLite."
+    return judge("sqlite", f"SQLite {sqlite3.sqlite_version}", fail=old, cure=cure)
+
+
+def _clock() -> Check:
+    now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
+    cure = "Set the system's clock: timers and leases go by it."
+    return judge("clock", now, fail=time.time() < BUILT, cure=cure)
+
+
+def _zones() -> Check:
+    try:
+        ZoneInfo("Europe/Berlin")
+    except ZoneInfoNotFoundError:
+        return judge("time zones", "no data", fail=True, cure="Install the package tzdata.")
+    return judge("time zones", "IANA data found")
+
+
+async def _event_loop() -> Check:
+    """Check how late a timer of ten milliseconds fires."""
+    late = 0.0
+    for _ in range(10):
+        began = time.perf_counter()
+        await asyncio.sleep(0.01)
+        late = max(late, time.perf_counter() - began - 0.01)
+    cure = "The machine is busy: timers and heartbeats come late."
+    return judge("event loop", f"timers at most {late * 1000:.1f} ms late", warn=late > SLOW_LOOP, cure=cure)
+
+
+def _open_files() -> Check:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    few = soft != resource.RLIM_INFINITY and soft < FEW_FILES
+    shown = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
+    return judge("open files", shown, warn=few, cure="Raise the limit: ulimit -n 4096.")
+
 
 LOOKED_AT = 500
 """Unfinished executions that are checked one by one."""
@@ -33,6 +100,8 @@ SHOWN_KEYS = 5
 UNREADABLE = ("content", "database")
 """Checks that must pass before the store's content can be read."""
 CURE = "Fix what failed above, then check again."
+STORE_CURE = "Give another --store, or fix this one."
+BROKER_CURE = "Correct --broker, --redis, their variables or the settings file."
 
 
 async def examine(app: App) -> list[Check]:
@@ -41,8 +110,7 @@ async def examine(app: App) -> list[Check]:
     try:
         choose_servers(app.url, app.broker, app.redis)
     except DalSegnoError as error:
-        cure = "Correct --broker, --redis, their variables or the settings file."
-        return [*checks, judge("broker", str(error), fail=True, cure=cure)]
+        return [*checks, judge("broker", str(error), fail=True, cure=BROKER_CURE)]
     if app.url.startswith("sqlite:"):
         try:
             path = sqlite_path(app.url)
@@ -50,7 +118,7 @@ async def examine(app: App) -> list[Check]:
             return [*checks, judge("store", str(error), fail=True, cure="Give another --store.")]
         checks += examine_file(path)
         if not path.is_file():
-            return checks
+            return checks + await _examine_brokers(app)
     if is_postgres(app.url):
         checks += await examine_server(app.url)
     unreadable = any(check.status == "fail" and check.name in UNREADABLE for check in checks)
@@ -63,13 +131,35 @@ async def _examine_store(app: App) -> list[Check]:
         if is_postgres(app.url) and (refused := await examine_rights(app.url)):
             return refused
         if not await store_exists(app.url):  # a server; a file has been checked already
-            return [judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))]
+            missing = judge("schema", NO_SCHEMA, warn=True, cure=way_to_install(app.url))
+            return [missing, *await _examine_brokers(app)]
         async with opened(app) as client:
             checks.append(judge("schema", "fits this version"))
             for name, look in _looks(app, client):
                 checks += await examined_soon(name, look, CURE)
+    except BadConfiguration as error:
+        if not (app.broker or app.redis):
+            return [*checks, broken("schema", error, STORE_CURE)]
+        app.broker = app.redis = None  # the store has been examined before: one of these refuses
+        return [judge("broker", str(error), fail=True, cure=BROKER_CURE), *await _examine_store(app)]
     except Exception as error:  # noqa: BLE001 - whatever keeps the store from being opened or closed is the finding
-        checks.append(broken("schema", error, "Give another --store, or fix this one."))
+        checks.append(broken("schema", error, STORE_CURE))
+    return checks
+
+
+async def _examine_brokers(app: App) -> list[Check]:
+    """Check the brokers of a store that does not exist yet, with a temporary one in its place."""
+    if not (app.broker or app.redis):
+        return []
+    checks: list[Check] = []
+    with TemporaryDirectory() as folder:
+        instead = App(f"sqlite:///{folder}/store.db", broker=app.broker, redis=app.redis)
+        try:
+            async with opened(instead, create=True) as client:
+                for server in client.stack.servers:
+                    checks += await examined_soon(server.name, _server(server), CURE)
+        except BadConfiguration as error:
+            checks.append(judge("broker", str(error), fail=True, cure=BROKER_CURE))
     return checks
 
 

@@ -165,7 +165,7 @@ class Quiet:
 class _Times(msgspec.Struct):
     started_at: float | None = None
     due: float | None = None
-    """Of a wait: when it gives up."""
+    """Time at which a wait gives up."""
 
 
 _times = msgspec.json.Decoder(_Times).decode

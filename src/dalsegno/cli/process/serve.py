@@ -21,7 +21,7 @@ from dalsegno.cli.target.target import own_program, unused_store_of
 from dalsegno.engine.operations.unfinished_versions import lacking_versions, offered_by_others
 from dalsegno.engine.process import HTTP_NODE, tune_memory, warm_up
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.upkeep.retention import Retention
+from dalsegno.engine.upkeep.reconciler import Retention
 from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.model.execution import ENDED, EndState

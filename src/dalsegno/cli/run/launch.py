@@ -238,13 +238,13 @@ async def ask_before_starting_over(client: WorkflowApi, view: ExecutionView) -> 
     if not ran:
         return
     question = (
-        f"A retry starts '{view.workflow}' over, with new idempotency keys. It runs again: {_listed(ran)}."
+        f"a retry starts '{view.workflow}' over, with new idempotency keys. It runs again: {_listed(ran)}."
     )
     if any(task.failed for task in tasks.values()):
         question += " A task that failed may have had its effect."
     if not sys.stdin.isatty():
         raise Refusal(question, "Add --yes if that is what you want.")
-    typer.confirm(f"{question}\nGo on?", abort=True, err=True)
+    typer.confirm(f"{question[0].upper()}{question[1:]}\nGo on?", abort=True, err=True)
 
 
 def _run_again(name: str, times: int, failed: int) -> str:

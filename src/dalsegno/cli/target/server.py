@@ -21,7 +21,7 @@ from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.stream import stream_events
 from dalsegno.client.transport import Transport
-from dalsegno.core.graph.token_body import Awaiting, Body, encode
+from dalsegno.core.graph.step_input import Awaiting, Body, encode
 from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
 from dalsegno.engine.definitions import Program
 from dalsegno.errors import NotFound

@@ -25,7 +25,7 @@ from dalsegno.cli.output import (
 from dalsegno.model.event import Event
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.ids import ID_LENGTH
-from dalsegno.model.tags import RESERVED_TAGS
+from dalsegno.model.search import RESERVED_TAGS
 from dalsegno.ports.archive import ExecutionFilter
 
 if TYPE_CHECKING:

@@ -1,12 +1,14 @@
 """The result of an execution: one JSON object, or a short summary on a terminal.
 
 Also the tasks and workflows that an ended execution started without waiting for them, and that still run.
+
+Failures that a retry would meet again are those of a definition or of an input, not of a task.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +20,83 @@ from rich.text import Text
 from dalsegno.cli.live.script_progress import ScriptProgress
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.output import emit, execution_names, several, span, state_text, stderr, stdout
-from dalsegno.cli.permanent_failures import fails_always, is_of_the_code
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.source import SourceText, print_stack, stored_source
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import OWN, Engine
+from dalsegno.errors import (
+    InvalidDefinition,
+    InvalidInput,
+    LimitExceeded,
+    NotJson,
+)
+from dalsegno.lang.python import NotStorable, UnsupportedPython
 from dalsegno.lang.runtime.effects import asks_people
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
+
+OF_PROGRAMS = frozenset(
+    kind.__name__ for kind in (InvalidDefinition, InvalidInput, LimitExceeded, NotStorable, UnsupportedPython)
+)
+"""Codes of errors of the program itself, not of its tasks."""
+
+
+OF_GRAPHS = OF_PROGRAMS | {
+    "EDIT_FAILED",
+    "INVALID_PARAMETERS",
+    "NOT_AN_OBJECT",
+    "NOT_A_LIST",
+    "OUTPUT_FAILED",
+    "WRONG_NODE_TYPE",
+}
+"""Codes for graphs. A retry starts where the graph failed, with the recorded outputs, so it would fail again."""
+
+
+def fails_always(kind: str, error: Mapping[str, Any]) -> bool:
+    """Return whether a retry would fail again. ``kind``: of the execution. A program starts over, so its tasks may
+    succeed."""
+    known = OF_GRAPHS if kind == "graph" else OF_PROGRAMS
+    return kind != "task" and error.get("code") in known and _is_ours(error)
+
+
+OF_SCRIPTS = frozenset(
+    (
+        "NOT_A_FUNCTION",
+        "PROPERTY_NOT_FOUND",
+        "ReferenceError",
+        "TYPE_ERROR",
+        "TypeError",
+        "WRONG_ARG_COUNT",
+        "WRONG_ARG_TYPE",
+    )
+)
+"""Codes that the script language gives to mistakes in the program's own text."""
+
+
+OF_PYTHON = frozenset(
+    ("NameError", "UnboundLocalError", "ImportError", "ModuleNotFoundError", NotJson.__name__)
+)
+
+
+FORGOTTEN_AWAIT = "is an await missing?"
+
+
+def is_of_the_code(kind: str, error: Mapping[str, Any]) -> bool:
+    """Return whether the workflow's own text must be fixed. Errors of tasks have other codes, or name their classes."""
+    if kind not in SCRIPTED:
+        return False
+    code = error.get("code")
+    if not error.get("classes"):
+        return code in OF_SCRIPTS
+    return code in OF_PYTHON or FORGOTTEN_AWAIT in str(error.get("message"))
+
+
+def _is_ours(error: Mapping[str, Any]) -> bool:
+    """Return whether the exception is ours: a user's exception may have the same name."""
+    classes = error.get("classes")
+    return not classes or str(classes[0]).startswith("dalsegno.")
+
 
 MOST_NAMED = 5
 

@@ -27,7 +27,7 @@ from dalsegno.model.definition import (
     read_version,
 )
 from dalsegno.model.execution import NOT_ENDED
-from dalsegno.model.suggestion import listed, no_such_workflow
+from dalsegno.model.suggestion import no_such_workflow
 from dalsegno.ports.archive import ExecutionFilter
 
 MOST_COUNTED = 1000
@@ -90,7 +90,7 @@ async def _versions(archive: WorkflowApiArchive, name: str) -> list[Definition]:
     found = await archive.versions(name)
     if not found:
         known = await deployed_names(archive)
-        raise Unknown(no_such_workflow(name, known), f"Deployed here: {listed(known) or 'none yet'}.")
+        raise Unknown(no_such_workflow(name, known), "`dalsegno workflows` lists what is deployed.")
     return found
 
 

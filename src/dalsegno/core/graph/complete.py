@@ -16,19 +16,22 @@ from dalsegno.core.graph.ending import (
     finisher,
     item_arrives,
 )
-from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, run_event
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     BLOB,
     INLINE_LIMIT,
     VALUE,
     Body,
     Context,
     Entry,
+    Result,
+    RunRecord,
+    StepInput,
     extend,
     key_of,
     own_output,
     place,
     reference_name,
+    run_event,
     value,
 )
 from dalsegno.graph.plan import Edge, Node

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from dalsegno.core.graph.step_input import StepInput, system_token
-from dalsegno.core.graph.token_body import Body, encode
+from dalsegno.core.graph.step_input import Body, StepInput, encode, system_token
 from dalsegno.graph.plan import Edge, Node, Plan
 from dalsegno.model.barrier import BarrierSpec, GateSpec
 from dalsegno.model.effect import AdjustGate, Effect, ResolveSlot, SpawnToken

@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 
-from dalsegno.core.graph.step_input import StepInput, encode_record, system_token
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     KEY,
     VALUE,
     Body,
     Context,
     Entry,
     ItemResult,
+    StepInput,
     encode,
+    encode_record,
     reference_name,
+    system_token,
 )
 from dalsegno.core.outbox_orders import order_cancel_abandoned, order_cancel_children
 from dalsegno.graph.plan import Edge, Plan

@@ -14,8 +14,16 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.graph.complete import Step, transition_of
-from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, run_event
-from dalsegno.core.graph.token_body import Awaiting, decode_body, encode, value
+from dalsegno.core.graph.step_input import (
+    Awaiting,
+    Result,
+    RunRecord,
+    StepInput,
+    decode_body,
+    encode,
+    run_event,
+    value,
+)
 from dalsegno.core.outbox_orders import CancelOrder, Notice, StartOrder, order_cancel, order_start
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.settlement.signals import SIGNAL

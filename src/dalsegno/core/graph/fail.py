@@ -6,8 +6,17 @@ import msgspec
 
 from dalsegno.core.graph.complete import Step, transition_of
 from dalsegno.core.graph.ending import cancel_abandoned, cancel_children, failed, item_event
-from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, encode_record, run_event
-from dalsegno.core.graph.token_body import VALUE, Entry, ItemResult, encode
+from dalsegno.core.graph.step_input import (
+    VALUE,
+    Entry,
+    ItemResult,
+    Result,
+    RunRecord,
+    StepInput,
+    encode,
+    encode_record,
+    run_event,
+)
 from dalsegno.graph.plan import Edge, Node
 from dalsegno.model.effect import EndScope
 from dalsegno.model.failure import Failure

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from dalsegno.core.graph.complete import Step, transition_of
 from dalsegno.core.graph.ending import cancel_children, completed, failed, item_event, item_result
-from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     Body,
     Context,
     Entry,
     ItemResult,
+    Result,
+    StepInput,
     decode_body,
     encode,
     merge_contexts,

@@ -13,11 +13,12 @@ from msgspec import Struct
 from dalsegno.core.graph.complete import Step, transition_of
 from dalsegno.core.graph.edges import VISITED, close_at, close_edges, close_unit, exits_of
 from dalsegno.core.graph.ending import branch_ends, finisher
-from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     Body,
     Entry,
     ItemResult,
+    Result,
+    StepInput,
     decode_body,
     extend,
     key_of,

@@ -10,13 +10,13 @@ from msgspec import Struct
 from dalsegno.core.graph.complete import passes_payload
 from dalsegno.core.graph.edges import barrier_of, gate_of
 from dalsegno.core.graph.start import deadline_token, entry_token, origin
-from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     EMPTY,
     KEY,
     Body,
     Context,
     Entry,
+    StepInput,
     encode,
     extend,
     key_of,

@@ -14,17 +14,21 @@ import msgspec
 from dalsegno.core.graph.complete import Run, Step, transition_of
 from dalsegno.core.graph.edges import deliver
 from dalsegno.core.graph.ending import item_arrives, item_event
-from dalsegno.core.graph.step_input import Result, RunRecord, StepInput, encode_record, run_event
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     ITEM_ENTRY,
     Body,
     Context,
     Fan,
     ItemResult,
     Loop,
+    Result,
+    RunRecord,
+    StepInput,
     as_page,
     encode,
+    encode_record,
     place,
+    run_event,
     value,
 )
 from dalsegno.graph.plan import Node

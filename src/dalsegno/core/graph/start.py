@@ -8,8 +8,7 @@ import msgspec
 
 from dalsegno.core.graph.edges import deliver
 from dalsegno.core.graph.ending import finisher
-from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.graph.token_body import EMPTY, KEY, Body, encode, extend, place, reference
+from dalsegno.core.graph.step_input import EMPTY, KEY, Body, StepInput, encode, extend, place, reference
 from dalsegno.graph.plan import Plan
 from dalsegno.model.effect import CreateExecution, Effect, SpawnToken
 from dalsegno.model.event import NewEvent

@@ -9,8 +9,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.graph.ending import completion_event
 from dalsegno.core.graph.external_waits import signal_of
-from dalsegno.core.graph.step_input import Result, RunRecord, encode_record
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting, Result, RunRecord, encode_record
 from dalsegno.core.scripts.ending import error_object, failing
 from dalsegno.core.scripts.token_bodies import (
     LARGEST_ASKED,

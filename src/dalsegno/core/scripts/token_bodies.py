@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.graph.step_input import Result
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting, Result
 from dalsegno.lang.runtime.effects import Err, ErrorValue
 from dalsegno.model.machine import Completion
 

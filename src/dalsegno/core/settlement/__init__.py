@@ -19,10 +19,11 @@ from dalsegno.core.settlement.rows import (
     ready_token,
     token_view,
 )
-from dalsegno.core.settlement.settle import settle
+from dalsegno.core.settlement.settle import LARGE, settle, settle_in_parts
 from dalsegno.core.settlement.workspace import Kept, Workspace, cancelled_event
 
 __all__ = [
+    "LARGE",
     "BarrierRow",
     "ExecutionRow",
     "GateRow",
@@ -42,6 +43,7 @@ __all__ = [
     "release_row",
     "resume_execution",
     "settle",
+    "settle_in_parts",
     "token_view",
     "wake_row",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from dalsegno.core.settlement.claims import resume_execution
-from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, token_row
+from dalsegno.core.settlement.limits import stored_allowance
+from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import EndIfLast, WriteOutbox
-from dalsegno.model.event import NewEvent
-from dalsegno.model.token import NewToken
+from dalsegno.model.event import Event, NewEvent, recorded
+from dalsegno.model.token import NewToken, TokenState
 from dalsegno.model.transition import ReadyToken, Transition
 
 
@@ -21,6 +22,7 @@ class Application:
         "counts",
         "earliest",
         "endings",
+        "events",
         "execution",
         "gates",
         "kept",
@@ -48,6 +50,7 @@ class Application:
         self.counts: dict[str, int] = {}
         self.gates: dict[str, GateSpec] = {}
         self.endings: list[EndIfLast] = []
+        self.events: list[Event] = []
         self.kept: list[str] = []
         self.ready: list[ReadyToken] = []
         self.next_due: float | None = None
@@ -67,6 +70,7 @@ class Application:
             event = replace(event, at=max(min(event.at, self.latest), self.earliest))
         self.earliest = event.at
         self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
+        self.events.append(recorded(event, execution.id, execution.seq, arrived, expected))
 
     def machine_row(self) -> MachineRow | None:
         """Return the machine, which is judged and saved once all effects are applied."""
@@ -165,3 +169,22 @@ class Application:
         """Free the slots that the ending execution and its tokens held."""
         for key in self.rows.release_slots(self.execution.id):
             self.give_up_slot(key)
+
+
+def token_row(execution: str, token: NewToken, state: TokenState, now: float) -> TokenRow:
+    return TokenRow(
+        execution,
+        token.id,
+        token.scope,
+        token.kind,
+        token.node,
+        token.data,
+        token.queue,
+        token.priority,
+        token.limit_key,
+        token.live,
+        state,
+        token.due,
+        ready_at=now,
+        allowance=stored_allowance(token.allowance) if token.allowance is not None else None,
+    )

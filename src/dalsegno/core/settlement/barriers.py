@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dalsegno.core.settlement.application import Application
-from dalsegno.core.settlement.rows import BarrierRow, ScopeRow, TokenRow, token_row
+from dalsegno.core.settlement.application import Application, token_row
+from dalsegno.core.settlement.rows import BarrierRow, ScopeRow, TokenRow
 from dalsegno.model.barrier import BarrierSpec, BarrierState, Milestone
 from dalsegno.model.effect import ResolveSlot
 from dalsegno.model.event import NewEvent

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from dalsegno.core.settlement.application import Application
@@ -58,6 +58,9 @@ from dalsegno.model.effect import (
 from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import Applied
 
+PART = 500
+"""Effects of a large transition that are applied at a time."""
+
 
 def apply(work: Application) -> Applied:
     """Record the events of the transition and apply its effects."""
@@ -65,6 +68,23 @@ def apply(work: Application) -> Applied:
         work.record(event)
     for effect in work.transition.effects:
         APPLY[type(effect)](work, effect)
+    return _conclude(work)
+
+
+def apply_in_parts(work: Application) -> Generator[None, None, Applied]:
+    """Apply as `apply` does, and yield between parts of the effects."""
+    for event in work.transition.events:
+        work.record(event)
+    effects = work.transition.effects
+    for first in range(0, len(effects), PART):
+        for effect in effects[first : first + PART]:
+            APPLY[type(effect)](work, effect)
+        yield
+    return _conclude(work)
+
+
+def _conclude(work: Application) -> Applied:
+    """Apply what depends on all effects together."""
     for gate in work.gates.values():
         _close_gate(work, gate)
     if work.counts:
@@ -77,7 +97,14 @@ def apply(work: Application) -> Applied:
     execution.touched_at = work.latest
     work.rows.save_execution(execution)
     ended = execution.state if execution.ended_at is not None else None
-    return Applied(tuple(work.kept), tuple(work.ready), ended, work.next_due, work.owes)  # type: ignore[arg-type]
+    return Applied(
+        tuple(work.kept),
+        tuple(work.ready),
+        ended,  # type: ignore[arg-type]
+        work.next_due,
+        work.owes,
+        tuple(work.events),
+    )
 
 
 def _spawn(work: Application, effect: SpawnToken) -> None:

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from dalsegno.core.settlement.limits import stored_allowance
 from dalsegno.model.barrier import BarrierMode, BarrierState, BarrierView
 from dalsegno.model.execution import ExecutionKind, ExecutionState
 from dalsegno.model.machine import CancelReason, Completion, MachineView, Ranges, SignalView, Wake
-from dalsegno.model.token import Lease, NewToken, TokenKind, TokenState, TokenView, WakeReason
+from dalsegno.model.token import Lease, TokenKind, TokenState, TokenView, WakeReason
 from dalsegno.model.transition import ReadyToken
 
 
@@ -28,7 +27,7 @@ class ExecutionRow(Struct, gc=False):
     ended_at: float | None = None
     kind: ExecutionKind = "graph"
     notify: bytes | None = None
-    """What its ending puts into the outbox."""
+    """The outbox entry that its ending writes."""
     output: bytes | None = None
     context: bytes | None = None
     error: bytes | None = None
@@ -143,25 +142,6 @@ class SignalRow(Struct, gc=False):
     place: int = 0
     """Its number in the machine's inbox."""
     taken: bool = False
-
-
-def token_row(execution: str, token: NewToken, state: TokenState, now: float) -> TokenRow:
-    return TokenRow(
-        execution,
-        token.id,
-        token.scope,
-        token.kind,
-        token.node,
-        token.data,
-        token.queue,
-        token.priority,
-        token.limit_key,
-        token.live,
-        state,
-        token.due,
-        ready_at=now,
-        allowance=stored_allowance(token.allowance) if token.allowance is not None else None,
-    )
 
 
 # -- views, as the ports show rows ----------------------------------------------------------------------------------

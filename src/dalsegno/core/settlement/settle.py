@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.claims import drop_late, hold_deadline
-from dalsegno.core.settlement.effects import APPLY, apply
+from dalsegno.core.settlement.effects import APPLY, apply, apply_in_parts
 from dalsegno.core.settlement.machines import is_outdated, is_settled
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
 from dalsegno.core.settlement.signals import find_in_mailbox, is_asleep, is_awaited
@@ -29,11 +31,26 @@ from dalsegno.model.execution import ENDED, SCRIPTED
 from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Park, Refused, Stale, Transition
 
+LARGE = 2_000
+"""Effects from which on a transition takes so long that it should be settled in parts."""
+
 
 def settle(transition: Transition, rows: Workspace, now: float) -> Outcome:
+    work = _admit(transition, rows, now)
+    return apply(work) if isinstance(work, Application) else work
+
+
+def settle_in_parts(transition: Transition, rows: Workspace, now: float) -> Generator[None, None, Outcome]:
+    """Settle as `settle` does, and yield between parts, so that an event loop can do other work."""
+    work = _admit(transition, rows, now)
+    return (yield from apply_in_parts(work)) if isinstance(work, Application) else work
+
+
+def _admit(transition: Transition, rows: Workspace, now: float) -> Outcome | Application:
+    """Return what applies the transition, or the outcome of one that is not applied."""
     execution = rows.execution(transition.execution)
     if transition.token is None:
-        return _settle_command(transition, execution, rows, now)
+        return _admit_command(transition, execution, rows, now)
     if execution is None:
         return Stale("unknown")
     token = rows.token(transition.execution, transition.token)
@@ -52,7 +69,7 @@ def settle(transition: Transition, rows: Workspace, now: float) -> Outcome:
         work.keep_slot(token.limit_key)
     else:
         work.give_up_slot(token.limit_key)
-    return apply(work)
+    return work
 
 
 def _refusal(
@@ -131,15 +148,15 @@ def _park(token: TokenRow, park: Park, work: Application) -> None:
     work.park(token)
 
 
-def _settle_command(
+def _admit_command(
     transition: Transition, execution: ExecutionRow | None, rows: Workspace, now: float
-) -> Outcome:
+) -> Outcome | Application:
     first = transition.effects[0] if transition.effects else None
     if isinstance(first, CreateExecution):
         if execution is not None:
             return AlreadyApplied()
         execution = _create(first, rows, now)
-        return apply(Application(transition, execution, rows, now))
+        return Application(transition, execution, rows, now)
     if execution is None:
         return Stale("unknown")
     if execution.state in ENDED:
@@ -154,7 +171,7 @@ def _settle_command(
         return AlreadyApplied()
     if execution.kind in SCRIPTED and is_outdated(transition, execution, rows):
         return Stale("version")
-    return apply(Application(transition, execution, rows, now))
+    return Application(transition, execution, rows, now)
 
 
 def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRow:
@@ -220,4 +237,4 @@ def _is_unmarked_lease(rows: Workspace, execution: str, effect: MarkStarted) -> 
     )
 
 
-__all__ = ["APPLY", "Applied", "settle"]
+__all__ = ["APPLY", "LARGE", "Applied", "settle", "settle_in_parts"]

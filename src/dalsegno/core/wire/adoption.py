@@ -20,16 +20,17 @@ from dalsegno.core.graph.ending import finisher, item_event, item_result
 from dalsegno.core.graph.join import JOIN_TIMEOUT
 from dalsegno.core.graph.split import split_barrier
 from dalsegno.core.graph.start import deadline_token, entry_path, entry_token
-from dalsegno.core.graph.step_input import StepInput, encode_record
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     KEY,
     Body,
     Context,
     Entry,
     Fan,
     Loop,
+    StepInput,
     context_of,
     encode,
+    encode_record,
     key_of,
     place,
     reference,
@@ -433,7 +434,7 @@ def _over(step_input: StepInput, edge: Edge, body: Body) -> Iterable[Effect]:
 
 
 def _with_deadline(effects: Iterable[Effect]) -> list[Effect]:
-    """Give implicit joins a deadline: nobody here knows whether the rest will ever come."""
+    """Give implicit joins a deadline: the sender may never send the rest."""
     return [_limited(effect) if isinstance(effect, ResolveSlot) else effect for effect in effects]
 
 

@@ -1,6 +1,6 @@
 """Statuses and completions: made from an execution's history, in its order.
 
-`Statuses` folds the events one by one. It keeps only what later events need: which runs were told as running, and
+`Statuses` folds the events one by one. It keeps only what later events need: which runs were reported as running, and
 which splits stand behind the names of scopes. Values stay references until somebody reads them.
 """
 
@@ -105,7 +105,7 @@ class Statuses:
         self.started_at: float | None = None
         self.ending: Event | None = None
         self._running: dict[str, int] = {}
-        """Tokens whose current attempt was told as running, and the attempt."""
+        """Tokens whose current attempt was reported as running, and the attempt."""
         self._splits: dict[str, tuple[str, int]] = {}
         """The split and the number of its items, by the token in the names of its scopes."""
 
@@ -227,13 +227,13 @@ class Statuses:
         yield Status(event.seq, event.node, "skipped", event.at, event.scope)
 
     def cancelled(self, event: Event) -> Iterator[Status]:
-        """What the ending called off is recorded after it, and is told with its time."""
+        """Report a run that the ending cancelled, with the ending's time: its own event follows the ending."""
         self._running.pop(event.token or "", None)
         at = event.at if self.ending is None else min(event.at, self.ending.at)
         yield Status(event.seq, event.node, "cancelled", at, event.scope)
 
     def _as_running(self, event: Event, record: _Record) -> Iterator[Status]:
-        """Tell the attempt as running, unless it was told before."""
+        """Report the attempt as running, unless it was reported before."""
         token = event.token or ""
         if self._running.get(token) == record.attempt:
             return
@@ -302,7 +302,7 @@ def utc_text(at: float) -> str:
 
 
 class Names(Struct, frozen=True):
-    """What every message of an execution says about it."""
+    """Names of an execution that each of its messages contains."""
 
     workflow_id: str
     execution_id: str

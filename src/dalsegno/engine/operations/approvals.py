@@ -19,7 +19,7 @@ from dalsegno.core.graph.external_waits import (
     refuse_problems,
     signal_of,
 )
-from dalsegno.core.graph.token_body import decode_body
+from dalsegno.core.graph.step_input import decode_body
 from dalsegno.core.scripts.token_bodies import decode_task, succeeded
 from dalsegno.core.values import encode_value
 from dalsegno.engine.executions import StoredExecutions

@@ -105,8 +105,8 @@ LONGEST_POLL = 0.25
 """Longest polling interval, in seconds, while there are waiters: another process may end an execution. One query asks
 about some of them.
 """
-JUST_STARTED = 0.1
-"""Seconds after a start during which a wait begins without a query."""
+JUST_STARTED = LONGEST_POLL
+"""Seconds after a start during which a wait begins without a query: no longer than until the next poll."""
 LONGEST_PAUSE = 2.0
 """Longest polling interval, in seconds, during an outage."""
 PAUSES_PER_LOOK, LONGEST_REST = 4, 0.05

@@ -16,8 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dalsegno.core.graph.complete import Step
-from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.graph.token_body import decode_body
+from dalsegno.core.graph.step_input import StepInput, decode_body
 from dalsegno.core.manual_tasks import (
     Action,
     Hand,

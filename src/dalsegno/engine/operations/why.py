@@ -32,7 +32,7 @@ from dalsegno.core.diagnosis import (
 )
 from dalsegno.core.graph.external_waits import awaiting_in, signal_of
 from dalsegno.core.scripts.ending import GRACE
-from dalsegno.core.scripts.wake_condition import describe, leaves_of, without_limits
+from dalsegno.core.scripts.turn import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.executions import no_execution
 from dalsegno.engine.operations.troubles import KIND as TROUBLES

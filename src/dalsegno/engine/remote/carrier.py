@@ -18,8 +18,15 @@ from dalsegno.core.foreign_tasks import DEAD_AFTER, MISSING_AFTER, Capacity, Cop
 from dalsegno.engine.remote.answers import Answers
 from dalsegno.engine.remote.foreign_results import ForeignResults
 from dalsegno.engine.remote.orchestrator import Claims
-from dalsegno.engine.remote.sessions import Held, RemoteLeases, RemoteSettings, Session, id_of, timed_out
-from dalsegno.engine.remote.task_copies import copy_of
+from dalsegno.engine.remote.sessions import (
+    Held,
+    RemoteLeases,
+    RemoteSettings,
+    Session,
+    copy_of,
+    id_of,
+    timed_out,
+)
 from dalsegno.engine.remote.task_proxy import RemoteSteps
 from dalsegno.engine.worker.directory import CARRIED, WorkerInfo, owner_of, running_of, write_info
 from dalsegno.errors import LeaseLost, OperatorError
@@ -73,9 +80,9 @@ class HandedQueue:
     started: set[Key] = field(default_factory=set)
     """Copies whose start is recorded."""
     handed_before: frozenset[str] = frozenset()
-    """What earlier leaders noted as handed out, for a broker that cannot list its copies."""
+    """Copies that earlier leaders noted as handed out, for a broker that cannot list its copies."""
     running: dict[str, list[Lease]] = field(default_factory=dict)
-    """What each worker runs, as of the last report."""
+    """The leases that each worker runs, as of its last report."""
 
 
 class Carrier:
@@ -95,7 +102,12 @@ class Carrier:
         self.answers = Answers(engine, remotely, self.leases)
         self.claims = Claims(engine, remotely, self.leases, self.answers)
         self.results = ForeignResults(
-            self.ledger, engine.stack.archive, self.answers, self.leases, self._answered, self._lost
+            self.ledger,
+            engine.stack.archive,
+            self.answers,
+            self.leases,
+            self._answered,
+            self._lost,
         )
         self.queues: dict[str, HandedQueue] = {}
         self.workers: Sequence[ForeignWorker] = ()
@@ -249,7 +261,7 @@ class Carrier:
     async def _take(self, queue: HandedQueue, most: int) -> list[Lease]:
         owner = queue.session.name
         if not self.transport.brings_announcements:
-            return await self.engine.stack.broker.take(owner, (queue.name,), most)
+            return await self.leases.take(owner, (queue.name,), most)
         leases = await self.ledger.claim(owner, (queue.name,), most)
         if not leases:
             await self.transport.announced(queue.name, UNANNOUNCED)
@@ -383,7 +395,9 @@ class Carrier:
                 self.leases.sessions.forget(lease.token)
             await self.leases.hand_back(queue.session.name, taken, lost=lost)
             what = (
-                "whose worker is dead" if lost else "that the broker does not hold any more, or nobody serves"
+                "whose worker is dead"
+                if lost
+                else "that the broker no longer holds, or that no worker serves"
             )
             logger.warning("took %d tasks of queue '%s' back %s", len(taken), queue.name, what)
             if lost:
@@ -408,6 +422,7 @@ class Carrier:
         for queue in self.queues.values():
             await self.stop_feeding(queue)
         await self.transport.stop()
+        await self.results.close()
         self.queues.clear()
         self.leases.sessions.clear()
         self.answers_since = None

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dalsegno.core.graph.step_input import RunRecord, StepInput, encode_record, run_event
-from dalsegno.core.graph.token_body import Body
+from dalsegno.core.graph.step_input import Body, RunRecord, StepInput, encode_record, run_event
 from dalsegno.core.scripts.tasks import put_off
 from dalsegno.engine.remote.answers import Answers
 from dalsegno.engine.remote.presence import RemoteHeartbeats
@@ -142,7 +141,7 @@ class Claims:
         key = (session.queues, limit)
         claim = session.waiting.pop(key, None)
         if claim is None:
-            claim = asyncio.create_task(self.engine.stack.broker.take(session.name, session.queues, limit))
+            claim = asyncio.create_task(self.remote_leases.take(session.name, session.queues, limit))
         until = asyncio.get_running_loop().time() + max(wait, 0.05)
         try:
             while not claim.done():

@@ -14,11 +14,16 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
 
+from dalsegno.core.values import encode_value
 from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest
+from dalsegno.engine.tracing import traceparent_of
 from dalsegno.engine.worker.directory import (
     WorkerInfo,
     owner_of,
@@ -34,6 +39,9 @@ from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import Outcome, ReadyToken, Stale
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.task_transport import TaskCopy
+
+_encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +255,37 @@ def task_of(held: Held) -> RemoteTask:
     return RemoteTask(id_of(lease), lease, held.question, held.since, held.deadline)
 
 
+def fields_of(task: RemoteTask, settings: RemoteSettings) -> dict[str, Any]:
+    """Return the fields of a task as other programs see it."""
+    lease, question = task.lease, task.question
+    deadline = datetime.fromtimestamp(task.deadline, UTC) if task.deadline is not None else None
+    return {
+        "id": task.id,
+        "fence": lease.fence,
+        "execution": lease.execution,
+        "workflow": question.workflow,
+        "node": lease.node,
+        "name": question.task,
+        "queue": lease.queue,
+        "input": question.input,
+        "attempt": lease.attempt,
+        "idempotency_key": question.key,
+        "deadline": deadline,
+        "heartbeat_seconds": settings.interval,
+        "lease_seconds": settings.lease,
+        "traceparent": traceparent_of(lease),
+    }
+
+
+def copy_of(held: Held, settings: RemoteSettings) -> TaskCopy:
+    """Return the copy of a task that is handed out over a broker."""
+    lease = held.lease
+    fields = fields_of(task_of(held), settings)
+    body = _encode({**fields, "input": Raw(encode_value(fields["input"], "the input"))})
+    trace = str(fields["traceparent"])
+    return TaskCopy(id_of(lease), lease.fence, lease.queue, lease.priority, body, held.deadline, trace)
+
+
 def id_of(lease: Lease) -> str:
     return f"{lease.execution}.{lease.token}"
 
@@ -330,6 +369,15 @@ class RemoteLeases:
         self.broker = broker
         self.sessions = Sessions(incarnation)
         self._background: set[asyncio.Task[None]] = set()
+
+    async def take(self, owner: str, queues: Sequence[str], limit: int) -> list[Lease]:
+        """Lease tokens for a program elsewhere; wait until there is one. From here on the leases alone protect them, so
+        the broker's messages are acknowledged.
+        """
+        leases = await self.broker.take(owner, queues, limit)
+        for lease in leases:
+            self.broker.settled(lease)
+        return leases
 
     async def keep_alive(self, session: Session, seconds: float) -> None:
         session.written = self.ledger.now() + seconds

@@ -23,7 +23,7 @@ from dalsegno.core.schedules.spec import (
 )
 from dalsegno.core.schedules.step import ScheduleState, decode_state, fire, give_up
 from dalsegno.core.values import encode_value
-from dalsegno.engine.times import Duration, Moment, read_duration, read_moment
+from dalsegno.engine.options import Duration, Moment, read_duration, read_moment
 from dalsegno.errors import DalSegnoError, InvalidInput, LimitExceeded
 from dalsegno.model.definition import parse_target
 from dalsegno.model.execution import ENDED

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from dalsegno.core.scripts.token_bodies import blob_of, error_in
-from dalsegno.core.scripts.wake_condition import decided, leaf_ids, leaves_of
+from dalsegno.core.scripts.turn import decided, leaf_ids, leaves_of
 from dalsegno.core.values import decode_value
 from dalsegno.engine.scripts.machine_cache import size_of
 from dalsegno.engine.scripts.programs import RunningMachine

@@ -7,16 +7,16 @@ from __future__ import annotations
 from typing import Any
 
 from dalsegno.core.graph.external_waits import for_program, signal_of
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting
 from dalsegno.core.scripts.tasks import TaskDone, await_decision, nothing
 from dalsegno.core.scripts.token_bodies import TaskBody
 from dalsegno.core.settlement.signals import SIGNAL
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value, encode_value, refuse_size
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.steps.contexts import LogSink
 from dalsegno.engine.steps.external_waits import arrival_of, passed_over, useless_signal
-from dalsegno.engine.steps.values import Results, refuse_large
+from dalsegno.engine.steps.values import Results
 from dalsegno.lang.durations import duration_text
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue
 from dalsegno.model.token import Lease
@@ -47,7 +47,7 @@ class Questions:
         """Park the token until a decision or its timeout. It uses no slot meanwhile."""
         question = dict(asked.question or {})
         what = f"what '{lease.node}' asks"
-        refuse_large(encode_value(question, what), what, self.results.limits)
+        refuse_size(len(encode_value(question, what)), what, self.results.limits.value_bytes)
         now = self.ledger.now()
         due = now + asked.timeout if asked.timeout is not None else None
         return await_decision(lease, body, Awaiting(SIGNAL + asked.name, now, due, question), began, now)

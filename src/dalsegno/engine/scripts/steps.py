@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from dalsegno.core.graph.step_input import Result
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting, Result
 from dalsegno.core.scripts.ending import (
     GRACE,
     cut_off,
@@ -63,9 +62,9 @@ from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.starting.pending import begin_step
 from dalsegno.engine.starting.rerun import RerunHistory
 from dalsegno.engine.steps.budget import LIGHT_BYTES, is_light, refuse_if_light
+from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.run_node import storable_failure
 from dalsegno.engine.steps.tasks import Tasks
-from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
 from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, blob_names, bytes_in_rows
 from dalsegno.engine.worker.capabilities import Capabilities
 from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
@@ -148,6 +147,8 @@ class ScriptSteps:
         self.rerun_history = RerunHistory(archive, Loader(ledger, blobs))
         self.elsewhere = elsewhere
         self.seals = seals
+        self.task_returned: Callable[[Lease], None] = lambda _: None
+        """Called when a task has returned, before its script takes its turn."""
 
     async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
         """Take a step. ``began``: start time of a task that was begun earlier and elsewhere."""
@@ -420,6 +421,7 @@ class ScriptSteps:
         if body.awaiting is not None:
             return await self._answered(lease, body, body.awaiting, began)
         returned = await self.tasks.run(lease, body, self._workflow_of(lease), began)
+        self.task_returned(lease)
         if isinstance(returned, AwaitSignal):
             try:
                 return ScriptStep(self.questions.ask(lease, body, returned, began))
@@ -554,7 +556,7 @@ class ScriptSteps:
             # As in `_run`, without a coroutine more for every step.
             turn, after = await self.turns.run(job, lambda: machine, self._thread(program))
             if turn.error is not None and _leaves_state(turn, program):
-                return ScriptStep(plain())  # what is settled counts, whoever continues the clean-up
+                return ScriptStep(plain())  # settled outcomes count, whichever process continues the clean-up
             if turn.cancel or turn.error is not None:
                 await self._complete(lease, program, turn, was_interrupted)
         except (Heavy, BadConfiguration):

@@ -13,9 +13,7 @@ import msgspec
 
 from dalsegno.core.scripts.task_options import child_options, task_options
 from dalsegno.core.scripts.token_bodies import LARGEST_INLINE
-from dalsegno.core.scripts.turn import Turn
-from dalsegno.core.scripts.wake_condition import describe, wake_of, without_limits
-from dalsegno.core.tags import changed_tags, merge_tags
+from dalsegno.core.scripts.turn import Turn, changed_tags, describe, merge_tags, wake_of, without_limits
 from dalsegno.core.values import encode_small, encode_value
 from dalsegno.engine.scripts.advance import Job, follow
 from dalsegno.engine.scripts.failures import storable_error

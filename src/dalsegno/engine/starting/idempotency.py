@@ -10,9 +10,8 @@ import msgspec
 from dalsegno.core.history import StartFacts
 from dalsegno.core.pending import Again, decode_start_token
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.starting.start import StartOptions
+from dalsegno.engine.starting.start import StartOptions, begins_at
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
-from dalsegno.engine.times import begins_at
 from dalsegno.errors import KeyReused
 from dalsegno.model.definition import read_version
 from dalsegno.model.execution import ExecutionView, NewExecution

@@ -20,7 +20,7 @@ from dalsegno.core.pending import (
     submit,
 )
 from dalsegno.core.scripts.tasks import nothing
-from dalsegno.core.values import encode_value
+from dalsegno.core.values import encode_value, refuse_size
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import ScriptProgram
@@ -30,6 +30,7 @@ from dalsegno.engine.starting.start import (
     Launcher,
     Started,
     StartOptions,
+    begins_at,
     check_input,
     limited,
     new_execution,
@@ -37,8 +38,6 @@ from dalsegno.engine.starting.start import (
     start_transition,
     workflow_limit,
 )
-from dalsegno.engine.steps.values import refuse_large
-from dalsegno.engine.times import begins_at
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.execution import ExecutionView, NewExecution
@@ -154,7 +153,7 @@ class Pending:
             return submitted
         if view.kind == "task":
             raw = encode_value(payload, "the input")
-            refuse_large(raw, "the input", self.stored.limits)
+            refuse_size(len(raw), "the input", self.stored.limits.value_bytes)
             return msgspec.structs.replace(submitted, input=raw)
         program = await self.stored.definitions.any_by_hash(view.definition)
         same = Ancestry(view.id)

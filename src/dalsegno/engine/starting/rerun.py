@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.graph.rerun import Restart, restart
-from dalsegno.core.graph.token_body import Body, Entry, key_of
+from dalsegno.core.graph.step_input import Body, Entry, key_of
 from dalsegno.core.history import RunFacts, read_task, run_facts
 from dalsegno.core.pending import Again, StartToken, submit
 from dalsegno.core.scripts.token_bodies import decode_task

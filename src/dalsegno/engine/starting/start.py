@@ -18,16 +18,15 @@ from dalsegno.core.pending import StartToken, submit
 from dalsegno.core.scripts.step import start_script, start_task
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import LARGEST_INLINE, StoredInput, TaskBody, encode_body
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value, encode_value, refuse_size
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.options import Duration, Moment, read_duration, read_moment
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import light_limits
-from dalsegno.engine.steps.values import refuse_large
 from dalsegno.engine.subprocesses.job_pool import INLINE_BYTES, Offload, payload_problems
-from dalsegno.engine.times import Duration, Moment, begins_at
 from dalsegno.errors import DalSegnoError, Finding, InvalidInput, LimitExceeded, UsageError
 from dalsegno.lang import Expression, ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for
@@ -97,6 +96,19 @@ KEY_BYTES = 1024 * 1024
 """Bytes that the expression of a ``concurrency.key`` may allocate."""
 
 
+def begins_at(delay: Duration | None, start_at: Moment | None, now: float) -> float | None:
+    """Return the time at which an execution begins. None: at once, also for a time in the past."""
+    if delay is not None and start_at is not None:
+        raise InvalidInput("give either 'delay' or 'start_at', not both: each says when the execution begins")
+    if delay is not None:
+        due = now + read_duration(delay, "'delay'")
+    elif start_at is not None:
+        due = read_moment(start_at, "'start_at'")
+    else:
+        return None
+    return due if due > now else None
+
+
 def new_execution(
     program: Program | ScriptProgram,
     payload: Any,
@@ -109,7 +121,7 @@ def new_execution(
     if payload is None and not (isinstance(program, ScriptProgram) and program.native):
         payload = {}  # for the parameters of a Python function, a missing input is not an object
     raw = bytes(payload if isinstance(payload, Raw) else encode_value(payload, "the input"))
-    refuse_large(raw, "the input", limits)
+    refuse_size(len(raw), "the input", limits.value_bytes)
     definition = program.definition
     return _new(
         definition.name, definition.version, definition.hash, raw, options, now, ancestry, _kind(program)
@@ -372,7 +384,7 @@ class Launcher:
     async def start_task(self, name: str, payload: Any, options: StartOptions, queue: str | None) -> Started:
         stored = self.stored
         raw = encode_value(payload, "the input")
-        refuse_large(raw, "the input", stored.limits)
+        refuse_size(len(raw), "the input", stored.limits.value_bytes)
         now = stored.stack.ledger.now()
         due = begins_at(options.delay, options.start_at, now)
         new = new_task(name, raw, options, now, NO_ANCESTRY)

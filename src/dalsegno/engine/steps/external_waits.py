@@ -9,13 +9,12 @@ import msgspec
 from dalsegno.core.graph import external_waits
 from dalsegno.core.graph.complete import Step
 from dalsegno.core.graph.external_waits import ChildRequest
-from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting, Result, StepInput
 from dalsegno.core.scripts.token_bodies import BLOB
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value, encode_value, refuse_size
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.contexts import LogSink
-from dalsegno.engine.steps.values import Results, refuse_large
+from dalsegno.engine.steps.values import Results
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import arrival_id
@@ -41,7 +40,7 @@ class ExternalWaits:
         _require_text(step_input, "the name of the signal", asked.name)
         question = dict(asked.question) if asked.question is not None else None
         what = f"what node '{step_input.lease.node}' asks"
-        refuse_large(encode_value(question, what), what, self.results.limits)
+        refuse_size(len(encode_value(question, what)), what, self.results.limits.value_bytes)
         return external_waits.await_signal(step_input, asked.name, _due(step_input, asked.timeout), question)
 
     def start_child(self, step_input: StepInput, asked: StartChild) -> Step | Result:
@@ -56,7 +55,7 @@ class ExternalWaits:
             )
         what = f"the input of the execution that node '{node.id}' starts"
         raw = encode_value({} if asked.input is None else asked.input, what)
-        refuse_large(raw, what, self.results.limits)
+        refuse_size(len(raw), what, self.results.limits.value_bytes)
         request = ChildRequest(asked.workflow, raw, asked.version, asked.definition)
         if asked.wait:
             return external_waits.await_child(step_input, request, _due(step_input, None))

@@ -17,16 +17,27 @@ from dalsegno.core.graph import join as skip
 from dalsegno.core.graph.complete import Run, Step, complete, ends_alone
 from dalsegno.core.graph.ending import cancel_abandoned
 from dalsegno.core.graph.external_waits import sleep
-from dalsegno.core.graph.step_input import Result, StepInput, encode_record
-from dalsegno.core.graph.token_body import Awaiting, Body, Context, Fan, decode_body, key_of, place, value
+from dalsegno.core.graph.step_input import (
+    Awaiting,
+    Body,
+    Context,
+    Fan,
+    Result,
+    StepInput,
+    decode_body,
+    encode_record,
+    key_of,
+    place,
+    value,
+)
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import is_light
+from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.external_waits import ExternalWaits
 from dalsegno.engine.steps.joins import Evaluation, JoinReader, with_output
 from dalsegno.engine.steps.run_node import Runner, failure_of
-from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
 from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, bytes_in_rows
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, NotJson, OperatorError
 from dalsegno.graph.plan import Edge

@@ -12,14 +12,24 @@ from msgspec import Struct
 from dalsegno.core.graph import join
 from dalsegno.core.graph.complete import Run
 from dalsegno.core.graph.ending import output_failure, output_roots, output_value
-from dalsegno.core.graph.step_input import Result, StepInput
-from dalsegno.core.graph.token_body import EMPTY, Body, Context, Fan, ItemResult, decode_result, key_of, value
-from dalsegno.core.values import decode_value
+from dalsegno.core.graph.step_input import (
+    EMPTY,
+    Body,
+    Context,
+    Fan,
+    ItemResult,
+    Result,
+    StepInput,
+    decode_result,
+    key_of,
+    value,
+)
+from dalsegno.core.values import decode_value, refuse_size
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light
 from dalsegno.engine.steps.run_node import failure_of
-from dalsegno.engine.steps.values import Loader, Results, refuse_size
+from dalsegno.engine.steps.values import Loader, Results
 from dalsegno.errors import LimitExceeded, NotJson
 from dalsegno.lang import ExpressionFailed
 from dalsegno.lang.runtime.limits import Heavy

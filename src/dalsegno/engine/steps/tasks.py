@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from dalsegno.core.values import decode_value
 from dalsegno.engine.remote.declarations import Declaration, schema_of_output
+from dalsegno.engine.steps.turn_threads import TurnThreads
 from dalsegno.engine.worker.capabilities import RunsInProgram
 from dalsegno.errors import InvalidInput, NotFound
 from dalsegno.lang.python import DurableRemoteTask
@@ -175,7 +176,7 @@ class Tasks:
         self._options: dict[str, dict[str, Any]] = {}
         self._threads = threads
         self._pool: ThreadPoolExecutor | None = None
-        self._turns: ThreadPoolExecutor | None = None
+        self._turns: TurnThreads | None = None
         self._lock = threading.Lock()
         self.abandoned = 0
         self._left: dict[str, int] = {}
@@ -185,7 +186,6 @@ class Tasks:
         self.workflow_of: Callable[[], str] = lambda: ""
         """Returns the workflow of the current asyncio task."""
         self._thread_slots = _SlotsOfLoop(self, threads)
-        self._turn_slots = _SlotsOfLoop(self, TURN_THREADS)
         self.look_elsewhere: LookForTask | None = None
         """Called for tasks that are not registered here."""
 
@@ -391,17 +391,8 @@ class Tasks:
         cancelled turn keeps its thread until it ends.
         """
         if self._turns is None:
-            self._turns = ThreadPoolExecutor(TURN_THREADS, thread_name_prefix="dalsegno-turn")
-        slots, workflow = self._turn_slots.of_loop(), self.workflow_of()
-        await slots.acquire(workflow)
-        future = self._turns.submit(copy_context().run, work)
-        try:
-            await asyncio.wrap_future(future)
-        finally:
-            if future.done():
-                slots.release(workflow)
-            else:
-                _release_after(future, slots, workflow)
+            self._turns = TurnThreads(TURN_THREADS, self.workflow_share)
+        await self._turns.run(self.workflow_of(), work)
 
     def _threads_pool(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -410,7 +401,7 @@ class Tasks:
 
     async def close(self) -> None:
         if self._turns is not None:
-            self._turns.shutdown(wait=False, cancel_futures=True)
+            self._turns.close()
             self._turns = None
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)

@@ -18,8 +18,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from dalsegno.core.graph.step_input import Result
-from dalsegno.core.graph.token_body import (
+from dalsegno.core.graph.step_input import (
     BLOB,
     ITEM,
     KEY,
@@ -29,11 +28,12 @@ from dalsegno.core.graph.token_body import (
     Context,
     Entry,
     Loop,
+    Result,
     decode_page,
     key_of,
     reference_name,
 )
-from dalsegno.core.values import Survey, decode_value, encode_small, encode_surveyed
+from dalsegno.core.values import Survey, decode_value, encode_small, encode_surveyed, refuse_size
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import SLICE, is_light, refuse_if_light
 from dalsegno.errors import InternalError, LimitExceeded
@@ -227,7 +227,7 @@ class Results:
         return Result(raw) if len(raw) < self._small else await self.of_raw(execution, raw, what)
 
     async def of_raw(self, execution: str, raw: bytes, what: str) -> Result:
-        refuse_large(raw, what, self.limits)
+        refuse_size(len(raw), what, self.limits.value_bytes)
         if len(raw) < BLOB_SIZE:
             return Result(raw)
         return Result(raw, await self.blobs.put(execution, raw))
@@ -245,18 +245,6 @@ async def encode_large(value: Any, what: str, limit: int) -> bytes:
             await asyncio.sleep(0)
             until = monotonic() + SLICE
     return encode_surveyed(value, what, survey)
-
-
-def refuse_large(raw: bytes | bytearray, what: str, limits: EngineLimits) -> None:
-    refuse_size(len(raw), what, limits.value_bytes)
-
-
-def refuse_size(size: int, what: str, limit: int) -> None:
-    if size > limit:
-        raise LimitExceeded(
-            f"{what} is {size:,} bytes of JSON, more than the limit value_bytes of {limit:,}; "
-            "keep large data elsewhere and pass a reference to it"
-        )
 
 
 # -- stored bytes --------------------------------------------------------------------------------------------------

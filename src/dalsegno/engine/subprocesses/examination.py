@@ -1,22 +1,24 @@
 """Results of jobs in processes, and checks of graphs with node types that only this application has.
 
-A process checks the graph, given a description of these types. It returns the parameters of their nodes, which the
-application's own code checks here, in a thread and a few at a time, so that other callers are served in between.
+A process checks the graph, given a description of these types without their code. It returns the parameters of their
+nodes, which the application's own code checks here, in a thread and a few at a time, so that other callers are served
+in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec import Struct
 
 from dalsegno import errors
 from dalsegno.engine.scripts.programs import InvalidScript
 from dalsegno.engine.subprocesses.job_pool import Offload
-from dalsegno.engine.subprocesses.node_types import TypeSpec
 from dalsegno.errors import Finding, InvalidDefinition, LimitExceeded
-from dalsegno.graph.catalog import ParameterProblem
+from dalsegno.graph.catalog import Catalog, ControlKind, NodeSpec, ParameterKind, ParameterProblem
 from dalsegno.lang import Finding as ScriptFinding
 from dalsegno.lang import FlowSyntaxError
 from dalsegno.ports.node import NodeTypes
@@ -100,3 +102,62 @@ def _checked(types: NodeTypes, parameters: Sequence[Parameters]) -> list[Problem
 
 def _packed(problem: ParameterProblem) -> tuple[tuple[str | int, ...], str, str, str]:
     return problem.path, problem.message, problem.rule, problem.severity
+
+
+class TypeSpec(Struct, frozen=True):
+    """The parts of an application's node type that documents show."""
+
+    type: str
+    control: ControlKind
+    aliases: tuple[str, ...]
+    kinds: dict[str, ParameterKind]
+    local_names: frozenset[str]
+    children: bool
+    schemas: frozenset[str] = frozenset()
+    needs: frozenset[str] = frozenset()
+    receives: bool = False
+
+
+def type_spec(spec: NodeSpec, needs: frozenset[str] = frozenset(), *, receives: bool = False) -> TypeSpec:
+    return TypeSpec(
+        spec.type,
+        spec.control,
+        spec.aliases,
+        dict(spec.kinds),
+        spec.local_names,
+        spec.children,
+        spec.schemas,
+        needs,
+        receives,
+    )
+
+
+Check = Callable[[Mapping[str, Any]], Sequence[ParameterProblem]]
+
+
+def node_spec(given: TypeSpec, check: Check = lambda parameters: ()) -> NodeSpec:
+    return NodeSpec(
+        given.type,
+        given.control,
+        given.aliases,
+        given.kinds,
+        check,
+        given.schemas,
+        local_names=given.local_names,
+        children=given.children,
+    )
+
+
+class WiderCatalog:
+    """A catalog extended by further types."""
+
+    def __init__(self, known: Catalog, more: Sequence[NodeSpec]) -> None:
+        self._known = known
+        self._more = {name: spec for spec in more for name in (spec.type, *spec.aliases)}
+        self._types = [spec.type for spec in more]
+
+    def find(self, type_name: str) -> NodeSpec | None:
+        return self._known.find(type_name) or self._more.get(type_name)
+
+    def types(self) -> Sequence[str]:
+        return sorted({*self._known.types(), *self._types})

@@ -27,15 +27,15 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.graph.complete import Step
-from dalsegno.core.graph.token_body import Body
+from dalsegno.core.graph.step_input import Body
 from dalsegno.core.values import decode_value
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import PassesThrough
+from dalsegno.engine.subprocesses.examination import TypeSpec, type_spec
 from dalsegno.engine.subprocesses.job_pool import ChildProcess, Lane, OffloadLimits
-from dalsegno.engine.subprocesses.node_types import TypeSpec, type_spec
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, Overloaded
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.token import Lease

@@ -67,12 +67,12 @@ class OffloadLimits:
     """Time after which an idle process ends."""
 
 
+@dataclass(frozen=True, slots=True)
 class Requester:
     """The caller of a job. ``gone`` returns when the result is no longer needed."""
 
-    def __init__(self, key: str = "", gone: Callable[[], Awaitable[None]] | None = None) -> None:
-        self.key = key
-        self.gone = gone
+    key: str = ""
+    gone: Callable[[], Awaitable[None]] | None = None
 
 
 requester: ContextVar[Requester] = ContextVar("dalsegno-requester", default=Requester())  # noqa: B039 - immutable

@@ -1,20 +1,23 @@
-"""The reconciler (L6): finds and repairs the effects of crashes, and reports executions that cannot continue."""
+"""The reconciler (L6) finds and repairs the effects of crashes, and reports executions that cannot continue; ended
+executions are removed in chunks once their retention by end state has passed.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from dalsegno.core.diagnosis import diagnose
 from dalsegno.engine.committer import Outage
-from dalsegno.engine.upkeep.retention import Retention, read_retention, remove_outdated
 from dalsegno.engine.worker.directory import dead_among
-from dalsegno.errors import OperatorError
+from dalsegno.errors import BadConfiguration, OperatorError
 from dalsegno.model.effect import WakeMachine
-from dalsegno.model.execution import NOT_ENDED, SCRIPTED
+from dalsegno.model.execution import ENDED, NOT_ENDED, SCRIPTED, EndState
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive, ExecutionFilter
@@ -235,3 +238,44 @@ class Reconciler:
             except OperatorError as error:
                 self._warn("the removal of old executions waits for the store", error)
             await asyncio.sleep(min(BETWEEN_CHUNKS, self.interval) if more else self.interval)
+
+
+Retention: TypeAlias = float | Mapping[EndState, float] | None
+"""Seconds after the end of an execution, by end state or for all states. States without an entry are kept."""
+
+CHUNK = 200
+"""Executions that one call removes at most. The store splits large ones into several transactions."""
+
+_EXAMPLE = "write seconds, or seconds by state such as {'COMPLETED': 86400, 'FAILED': 2592000}"
+
+
+def read_retention(retention: Retention) -> dict[float, tuple[EndState, ...]]:
+    """Return the end states by retention time. Raises BadConfiguration."""
+    if retention is None:
+        return {}
+    by_state = retention if isinstance(retention, Mapping) else dict.fromkeys(sorted(ENDED), retention)
+    found: dict[float, tuple[EndState, ...]] = {}
+    for state, seconds in by_state.items():
+        if state not in ENDED:
+            known = ", ".join(sorted(ENDED))
+            raise BadConfiguration(f"retention: executions do not end {state!r} but {known}; {_EXAMPLE}")
+        if not _is_span(seconds):
+            raise BadConfiguration(
+                f"retention of {state}: {seconds!r} is not a number of seconds; {_EXAMPLE}"
+            )
+        found[float(seconds)] = (*found.get(float(seconds), ()), state)  # type: ignore[arg-type]  # checked above
+    return found
+
+
+def _is_span(seconds: object) -> bool:
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < math.inf
+
+
+async def remove_outdated(
+    archive: Archive, kept_for: Mapping[float, tuple[EndState, ...]], now: float
+) -> bool:
+    """Remove one chunk per retention time. Return True if there may be more."""
+    more = False
+    for seconds, states in kept_for.items():
+        more |= await archive.remove_ended(now - seconds, CHUNK, states) == CHUNK
+    return more

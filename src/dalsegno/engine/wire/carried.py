@@ -18,9 +18,8 @@ from dalsegno.core.wire.execution_message import InvalidMessage
 from dalsegno.engine.definitions import Definitions, parts_of
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import light_limits
-from dalsegno.engine.subprocesses.examination import examined, value_of
+from dalsegno.engine.subprocesses.examination import examined, type_spec, value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, Requester, requester
-from dalsegno.engine.subprocesses.node_types import type_spec
 from dalsegno.errors import Finding, InvalidDefinition, UsageError
 from dalsegno.graph.build import PROVIDED, Compiled, content_of, load_graph, provided_by
 from dalsegno.graph.catalog import Catalog

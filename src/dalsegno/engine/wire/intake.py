@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from dalsegno.core.values import refuse_size
 from dalsegno.core.wire.adoption import (
     WORKFLOW_ID,
     Scope,
@@ -39,7 +40,6 @@ from dalsegno.core.wire.execution_message import (
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
-from dalsegno.engine.steps.values import refuse_large
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, OffloadLimits, Requester, requester
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
@@ -63,7 +63,7 @@ from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
 INLINE_BYTES = 65_536
 """Bytes of a message that is read in the event loop; larger ones are read in a process."""
 APART = OffloadLimits(processes=2, seconds=60.0, wait_seconds=None, queue=sys.maxsize)
-"""Processes for messages alone: one reads large messages and one compiles definitions. Nobody waits for an answer, so
+"""Processes for messages alone: one reads large messages and one compiles definitions. No caller waits for them, so
 that they may wait long; how many there are is limited where they come from."""
 ATTEMPTS = 5
 """How often a message is planned again because another one was faster."""
@@ -171,7 +171,7 @@ class WireIntake:
         raw, definition = parsed.trigger, program.definition
         stored = self.stored
         try:
-            refuse_large(raw, "the start payload", stored.limits)
+            refuse_size(len(raw), "the start payload", stored.limits.value_bytes)
             await check_input(program, raw, stored.limits, stored.offload, stored.in_thread)
         except (InvalidInput, LimitExceeded) as error:
             found = [below("/accumulated_context/$trigger", each) for each in getattr(error, "findings", ())]

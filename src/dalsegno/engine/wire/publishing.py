@@ -3,6 +3,8 @@
 - A durable mark per execution says how far the broker has confirmed. What is not confirmed is published again from
   there, with the same ids, by whichever process claims the mark next.
 - One process publishes an execution at a time, so its messages leave in the order of its history.
+- A process that runs all steps alone keeps what it has claimed, and publishes each of its commits at once, before what
+  the commit makes ready is announced. Everything else is published in rounds, from the stored history.
 - The completion leaves once every earlier status is confirmed. What the ending called off is in the history only after
   the sweep, which is asked for at once.
 """
@@ -12,18 +14,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 
 from msgspec import Raw
 
-from dalsegno.core.graph.token_body import BLOB, OUTPUT, Body, reference
+from dalsegno.core.graph.step_input import BLOB, OUTPUT, Body, reference
 from dalsegno.core.trace_ids import traceparent
 from dalsegno.core.wire.adoption import WORKFLOW_ID
 from dalsegno.core.wire.statuses import (
     INLINE,
     Completion,
-    Names,
     Status,
     Statuses,
     completion_body,
@@ -34,12 +37,13 @@ from dalsegno.core.wire.statuses import (
 )
 from dalsegno.engine.committer import Outage
 from dalsegno.engine.executions import StoredExecutions
-from dalsegno.engine.tracing import TRACEPARENT
+from dalsegno.engine.wire.followed import Followed, Sent
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.definition import is_adopted_name
+from dalsegno.model.event import Event
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import Ledger
-from dalsegno.ports.messages import News, OutgoingMessage, Publications, Publisher
+from dalsegno.ports.messages import Claims, News, OutgoingMessage, Publications, Publisher
 
 logger = logging.getLogger("dalsegno.wire")
 
@@ -51,6 +55,10 @@ HELD_PAUSE, LONGEST_PAUSE = 0.02, 0.3
 """Seconds after which an execution that another process publishes is tried again, doubled each time."""
 CLAIM_SECONDS = 10.0
 """Time after which another process may publish an execution that this one has claimed."""
+GATHER = 0.03
+"""Seconds for which changes gather after a round. One that comes while nothing was published leaves at once."""
+LOOK_EVERY = 0.25
+"""Seconds between two looks at the executions that a process has kept: others may have changed them, too."""
 AT_ONCE = 200
 """Executions per round."""
 MOST_MESSAGES = 1_000
@@ -66,21 +74,6 @@ HIGHEST_PRIORITY = 10
 
 
 @dataclass(slots=True)
-class Followed:
-    """An execution whose statuses this process makes."""
-
-    execution: str
-    statuses: Statuses
-    names: Names
-    priority: int
-    headers: Mapping[str, str]
-    unsent: list[Status] = field(default_factory=list)
-    """Made and not confirmed, in order."""
-    sent: int = 0
-    """Number of the last event of which every status is confirmed."""
-
-
-@dataclass(slots=True)
 class Parcel:
     """The messages of one execution in a round."""
 
@@ -93,6 +86,8 @@ class Parcel:
     """How many of the statuses, from the first on, the broker has confirmed."""
     again: float | None = None
     """Seconds after which there is more to do, although everything here is confirmed."""
+    is_unswept: bool = False
+    """The ending may have called off what the history does not tell yet."""
     is_gone: bool = False
     """The execution is not stored, or is no graph: nothing will be published."""
 
@@ -102,26 +97,36 @@ class Parcel:
 
 
 class Publishing:
-    """A role of the engine. ``notice`` is called with every execution that has new events."""
+    """A role of the engine. ``committed`` is called with every commit of this process, and ``notice`` with every
+    execution that has new events besides.
+    """
 
     def __init__(
-        self, stored: StoredExecutions, publisher: Publisher, publications: Publications, owner: str
+        self,
+        stored: StoredExecutions,
+        publisher: Publisher,
+        publications: Publications,
+        owner: str,
+        works_alone: Callable[[], Awaitable[bool]],
     ) -> None:
         self.stored = stored
         self.publisher = publisher
         self.publications = publications
         self.owner = owner
         self.outage = Outage()
-        self.unconfirmed = 0
-        """Messages published by this process that the broker has not confirmed yet."""
+        self.works_alone = works_alone
+        """Returns whether this process runs the steps of all executions."""
         self._due: dict[str, float] = {}
         """Executions with work to do, and when."""
         self._followed: OrderedDict[str, Followed] = OrderedDict()
+        self._kept: dict[str, Followed] = {}
+        """Those that are claimed, and whose commits are published at once."""
+        self._may_keep = False
+        self._in_round: frozenset[str] = frozenset()
         self._held: dict[str, float] = {}
         """Executions that another process publishes, and how long the last pause was."""
         self._wake = asyncio.Event()
-        self._is_busy = False
-        self._next_scan = 0.0
+        self._next_scan = self._next_look = 0.0
         self._cursor = ""
         publisher.on_ready(self._ready_again)
 
@@ -129,11 +134,59 @@ class Publishing:
     def ledger(self) -> Ledger:
         return self.stored.stack.ledger
 
+    @property
+    def waiting(self) -> int:
+        """Number of executions that this process has something to publish of."""
+        return len(self._due)
+
     def notice(self, execution: str) -> None:
         """Note that the execution has new events. While the broker is away, the next look finds what is not noted."""
-        if len(self._due) < MOST_NOTED or execution in self._due:
+        if execution in self._held:
+            self._due.setdefault(execution, 0.0)
+        elif len(self._due) < MOST_NOTED or execution in self._due:
             self._due[execution] = 0.0
         self._wake.set()
+
+    def committed(self, transition: Transition, applied: Applied) -> None:
+        """Publish what a commit of this process has changed: at once, or with the next round."""
+        followed = self._kept.get(transition.execution)
+        if followed is not None:
+            try:
+                if self._publish_at_once(followed, applied.events):
+                    return
+            except Exception:
+                logger.exception("cannot make the statuses of execution %s", transition.execution)
+                self._forget(transition.execution)
+        if has_news(transition, applied):
+            self.notice(transition.execution)
+
+    def _publish_at_once(self, followed: Followed, events: Sequence[Event]) -> bool:
+        """Publish the events of a commit; return False if there is more to do."""
+        now = asyncio.get_running_loop().time()
+        is_free = followed.execution not in self._in_round and now < followed.claimed_until
+        if not is_free or not followed.goes_on_with(events) or not self.publisher.ready():
+            return False
+        followed.changed_at = now
+        followed.add(events)
+        if not followed.may_be_sent():
+            return False
+        if followed.unsent:
+            sent = followed.send()
+            messages = [_status_message(followed, status, status.output) for status in sent.statuses]
+            self.publisher.publish(messages, partial(self._answered, followed, sent))
+        return followed.statuses.ending is None  # a round publishes the completion once these are confirmed
+
+    def _answered(self, followed: Followed, sent: Sent, confirmed: int) -> None:
+        execution = followed.execution
+        if not followed.answered(sent, confirmed):
+            followed.claimed_until = 0.0
+            self._due[execution] = asyncio.get_running_loop().time() + AGAIN_AFTER
+        if not followed.on_their_way and execution in self._due:
+            self._wake.set()
+
+    def _forget(self, execution: str) -> None:
+        self._followed.pop(execution, None)
+        self._kept.pop(execution, None)
 
     def _ready_again(self) -> None:
         """Publish at once what waits for the broker."""
@@ -146,25 +199,70 @@ class Publishing:
         clock = asyncio.get_running_loop().time
         while True:
             if not self.publisher.ready():
+                await self._give_up([name for name in self._kept if self._is_settled(name)])
                 await self._sleep(SCAN_EVERY)
                 continue
             if clock() >= self._next_scan:
+                self._may_keep = await self.works_alone()
                 await self._scan()
                 self._next_scan = clock() + SCAN_EVERY
+            if clock() >= self._next_look:
+                await self._look_at_kept()
+                self._next_look = clock() + LOOK_EVERY
             now = clock()
-            due = [execution for execution, at in self._due.items() if at <= now][:AT_ONCE]
+            due = [
+                execution for execution, at in self._due.items() if at <= now and self._is_settled(execution)
+            ]
             if due:
-                await self._round(due)
+                await self._round(due[:AT_ONCE])
+                if len(due) < AT_ONCE:
+                    await asyncio.sleep(GATHER)
                 continue
-            at = min([self._next_scan, *self._due.values()])
+            at = min([at for execution, at in self._due.items() if self._is_settled(execution)], default=inf)
+            at = min(at, self._next_scan, self._next_look if self._kept else inf)
             await self._sleep(max(at - clock(), 0.0))
 
     async def drain(self, seconds: float) -> None:
         """Publish what is known here, for so many seconds at most; the rest is published by other processes."""
         clock = asyncio.get_running_loop().time
         until = clock() + seconds
-        while (self._due or self._is_busy) and self.publisher.ready() and clock() < until:  # noqa: ASYNC110 - limited in time
+        while (self._due or self._in_round) and self.publisher.ready() and clock() < until:  # noqa: ASYNC110 - limited in time
             await asyncio.sleep(HELD_PAUSE)
+        self._may_keep = False
+        while any(each.on_their_way for each in self._kept.values()) and clock() < until:  # noqa: ASYNC110 - the same
+            await asyncio.sleep(HELD_PAUSE)
+        try:
+            await self._give_up(list(self._kept))
+        except OperatorError as error:
+            logger.debug("what is not given up expires: %s", error)
+
+    def _is_settled(self, execution: str) -> bool:
+        """Return True if the broker has answered everything that was published of an execution."""
+        followed = self._kept.get(execution)
+        return followed is None or not followed.on_their_way
+
+    async def _look_at_kept(self) -> None:
+        """Note what others have changed, and let others publish what does not change any more: how far it is
+        published is stored with that.
+        """
+        now = asyncio.get_running_loop().time()
+        settled = {name: followed for name, followed in self._kept.items() if not followed.on_their_way}
+        over = [name for name, each in settled.items() if not self._may_keep or now >= each.claimed_until]
+        await self._give_up(over)
+        quiet = [
+            name
+            for name, each in settled.items()
+            if name in self._kept and name not in self._due and each.changed_at <= now - LOOK_EVERY
+        ]
+        last = await self.publications.last_events(quiet) if quiet else {}
+        for name in quiet:
+            if name in self._kept and last.get(name) != self._kept[name].statuses.seq:
+                self._due.setdefault(name, 0.0)
+
+    async def _give_up(self, executions: Sequence[str]) -> None:
+        marks = {execution: self._kept.pop(execution).confirmed for execution in executions}
+        if marks:
+            await self.publications.confirm(self.owner, marks)
 
     async def _sleep(self, seconds: float) -> None:
         self._wake.clear()
@@ -175,7 +273,7 @@ class Publishing:
             pass
 
     async def _scan(self) -> None:
-        """Find executions with events that nobody here was told of. The next look continues where this one stopped."""
+        """Find executions with events unknown to this process. The next look continues where this one stopped."""
         looked = 0
         while looked < LOOKED_AT and len(self._due) < MOST_NOTED:
             found = await self.publications.unfinished(self._cursor, PAGE)
@@ -192,18 +290,20 @@ class Publishing:
         """Publish what is new in these executions, all with one claim and one confirmation."""
         for execution in executions:
             self._due.pop(execution, None)
-        self._is_busy = True
+        self._in_round = frozenset(executions)
         try:
             await self._publish_claimed(executions)
         except BaseException:
             for execution in executions:
+                self._kept.pop(execution, None)
                 self._postpone(execution, HELD_PAUSE)
             raise
         finally:
-            self._is_busy = False
+            self._in_round = frozenset()
 
     async def _publish_claimed(self, executions: Sequence[str]) -> None:
-        claims = await self.publications.claim(self.owner, executions, CLAIM_SECONDS)
+        since = asyncio.get_running_loop().time()
+        claims = await self._claim(executions)
         for execution in claims.held:
             pause = self._held[execution] = min(2 * self._held.get(execution, HELD_PAUSE / 2), LONGEST_PAUSE)
             self._postpone(execution, pause)
@@ -211,50 +311,84 @@ class Publishing:
             if execution not in claims.held:
                 self._held.pop(execution, None)
             if execution not in claims.marks and execution not in claims.held:
-                self._followed.pop(execution, None)
+                self._forget(execution)
         if not claims.marks:
             return
         known = {name: self._followed.get(name) for name in claims.marks}
         after = {name: found.statuses.seq if found is not None else 0 for name, found in known.items()}
         news = await self.publications.news(after, PAGE)
-        made = await asyncio.gather(
-            *(self._parcel(name, mark, news.get(name)) for name, mark in claims.marks.items())
-        )
+        made = [await self._parcel(name, mark, news.get(name)) for name, mark in claims.marks.items()]
+        if any(parcel.is_unswept for parcel in made):
+            await self.ledger.sweep()  # it records what the endings called off
         confirmed = await self._publish([message for parcel in made for message in parcel.messages])
         for parcel in made:
             parcel.confirmed = min(len(parcel.messages), confirmed)
             confirmed -= parcel.confirmed
         ending = [parcel for parcel in made if parcel.is_confirmed and parcel.completion is not None]
         ended = await self._publish([parcel.completion for parcel in ending if parcel.completion is not None])
-        await self._confirm(made, {parcel.execution for parcel in ending[:ended]})
+        await self._confirm(made, {parcel.execution for parcel in ending[:ended]}, since)
+
+    async def _claim(self, executions: Sequence[str]) -> Claims:
+        """Claim those that this process has not kept."""
+        now = asyncio.get_running_loop().time()
+        kept = {
+            execution: self._kept[execution]
+            for execution in executions
+            if execution in self._kept and now < self._kept[execution].claimed_until
+        }
+        others = [execution for execution in executions if execution not in kept]
+        claims = Claims({}, set())
+        if others:
+            claims = await self.publications.claim(self.owner, others, CLAIM_SECONDS)
+        for execution in others:
+            self._kept.pop(execution, None)
+        claims.marks |= {execution: followed.confirmed for execution, followed in kept.items()}
+        return claims
 
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
         if not messages:
             return 0
-        self.unconfirmed = len(messages)
-        confirmed = await self.publisher.publish(messages)
-        self.unconfirmed = len(messages) - confirmed
-        return confirmed
+        confirmed: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.publisher.publish(
+            messages, lambda count: None if confirmed.done() else confirmed.set_result(count)
+        )
+        return await confirmed
 
-    async def _confirm(self, parcels: Sequence[Parcel], ended: set[str]) -> None:
-        """Move the marks behind what the broker has confirmed, and note what is to be done again."""
+    async def _confirm(self, parcels: Sequence[Parcel], ended: set[str], since: float) -> None:
+        """Keep what can be published at once from now on. Of the others move the marks behind what the broker has
+        confirmed, and note what is to be done again.
+        """
         marks: dict[str, int] = {}
         for parcel in parcels:
             execution = parcel.execution
             if parcel.is_gone:
                 ended.add(execution)
             if execution in ended:
-                self._followed.pop(execution, None)
+                self._forget(execution)
                 continue
-            marks[execution] = 0
-            if parcel.followed is None:
-                continue
-            marks[execution] = _confirmed(parcel.followed, parcel.statuses, parcel.confirmed)
-            if not parcel.is_confirmed or parcel.completion is not None:
-                self._postpone(execution, AGAIN_AFTER)
-            elif parcel.again is not None:
-                self._postpone(execution, parcel.again)
-        await self.publications.confirm(self.owner, marks, ended)
+            followed = parcel.followed
+            if followed is not None:
+                followed.drop(parcel.statuses, parcel.confirmed)
+                if not parcel.is_confirmed or parcel.completion is not None:
+                    self._postpone(execution, AGAIN_AFTER)
+                elif parcel.again is not None:
+                    self._postpone(execution, parcel.again)
+                elif self._keep(followed, since):
+                    continue
+            self._kept.pop(execution, None)
+            marks[execution] = followed.confirmed if followed is not None else 0
+        if marks or ended:
+            await self.publications.confirm(self.owner, marks, ended)
+
+    def _keep(self, followed: Followed, since: float) -> bool:
+        """Keep an execution that was claimed at ``since`` or before; return False if that is not possible."""
+        if followed.execution not in self._kept:
+            if not self._may_keep or len(self._kept) >= KEPT or followed.statuses.ending is not None:
+                return False
+            followed.claimed_until = since + CLAIM_SECONDS / 2
+            followed.changed_at = asyncio.get_running_loop().time()
+            self._kept[followed.execution] = followed
+        return True
 
     async def _parcel(self, execution: str, mark: int, news: News | None) -> Parcel:
         parcel = Parcel(execution, is_gone=news is None or news.kind != "graph")
@@ -266,7 +400,7 @@ class Publishing:
             raise
         except DalSegnoError:
             logger.exception("cannot make the statuses of execution %s", execution)
-            self._followed.pop(execution, None)
+            self._forget(execution)
             self._postpone(execution, AGAIN_AFTER)
         return parcel
 
@@ -275,10 +409,7 @@ class Publishing:
 
     async def _fill(self, parcel: Parcel, mark: int, news: News) -> None:
         followed = await self._follow(parcel.execution, mark, news)
-        for event in news.events:
-            made = followed.statuses.add(event)
-            if event.seq > followed.sent:
-                followed.unsent += made
+        followed.add(news.events)
         followed.names = names_of(followed.statuses, parcel.execution, _workflow_id(news))
         parcel.statuses = followed.unsent[:MOST_MESSAGES]
         parcel.messages = [await self._message(followed, status) for status in parcel.statuses]
@@ -289,7 +420,7 @@ class Publishing:
             if completion is not None:
                 parcel.completion = await self._completion_message(followed, completion, news)
         elif followed.statuses.ending is not None:
-            await self.ledger.sweep()  # it records what the ending called off
+            parcel.is_unswept = True
             parcel.again = HELD_PAUSE
         parcel.followed = followed
 
@@ -301,13 +432,12 @@ class Publishing:
             statuses = Statuses(program.plan)
             names = names_of(statuses, execution, news.workflow)
             priority = max(0, min(news.priority, HIGHEST_PRIORITY))
-            known = Followed(execution, statuses, names, priority, _trace_of(execution))
+            known = Followed(execution, statuses, names, priority, traceparent(execution))
             self._followed[execution] = known
             while len(self._followed) > KEPT:
-                self._followed.popitem(last=False)
+                self._kept.pop(self._followed.popitem(last=False)[0], None)
         self._followed.move_to_end(execution)
-        known.sent = mark
-        known.unsent = [status for status in known.unsent if status.number > mark]
+        known.continue_from(mark)
         return known
 
     # -- messages ---------------------------------------------------------------------------------------------
@@ -316,10 +446,7 @@ class Publishing:
         output = status.output
         if status.output_ref is not None:
             output = await self._value(followed, status.output_ref)
-        body = status_body(followed.names, followed.statuses, status, output)
-        return OutgoingMessage(
-            "status", status.id(followed.execution), body, followed.priority, followed.headers
-        )
+        return _status_message(followed, status, output)
 
     async def _completion_message(
         self, followed: Followed, completion: Completion, news: News
@@ -332,7 +459,7 @@ class Publishing:
                 context[key] = self._inline(execution, f"{execution}/{key}", bytes(await read()))
         body = completion_body(followed.names, completion, context)
         return OutgoingMessage(
-            "completion", completion.id(execution), body, followed.priority, followed.headers
+            "completion", completion.id(execution), body, followed.priority, followed.traceparent
         )
 
     async def _value(self, followed: Followed, ref: str) -> Raw:
@@ -353,20 +480,11 @@ def has_news(transition: Transition, applied: Applied) -> bool:
     return any(event.kind.startswith("Node") for event in transition.events)
 
 
-def _confirmed(followed: Followed, statuses: Sequence[Status], count: int) -> int:
-    """Drop what is confirmed; return the number of the last event of which every status is."""
-    followed.unsent = followed.unsent[count:]
-    if count == len(statuses):
-        nothing_left = not followed.unsent
-        followed.sent = followed.statuses.seq if nothing_left else _before(followed.unsent)
-    else:
-        followed.sent = max(followed.sent, _before(statuses[count:]))
-    return followed.sent
-
-
-def _trace_of(execution: str) -> Mapping[str, str]:
-    """Return the headers that join readers' spans to the trace of the execution."""
-    return {TRACEPARENT: traceparent(execution)}
+def _status_message(followed: Followed, status: Status, output: Raw | None) -> OutgoingMessage:
+    body = status_body(followed.names, followed.statuses, status, output)
+    return OutgoingMessage(
+        "status", status.id(followed.execution), body, followed.priority, followed.traceparent
+    )
 
 
 def _workflow_id(news: News) -> str:
@@ -374,8 +492,3 @@ def _workflow_id(news: News) -> str:
     return (
         dict(news.tags).get(WORKFLOW_ID, news.workflow) if is_adopted_name(news.workflow) else news.workflow
     )
-
-
-def _before(statuses: Iterable[Status]) -> int:
-    """Return the number of the event before the first of these statuses."""
-    return next(iter(statuses)).number - 1

@@ -125,7 +125,7 @@ class WorkerInfo(Struct, frozen=True, omit_defaults=True):
     tasks: tuple[str, ...] = ()
     """Tasks that a remote worker holds."""
     offers: tuple[str, ...] = ()
-    """What it can run that not every worker can: see `capabilities`."""
+    """Capabilities that not every worker has: see `capabilities`."""
     via: str = ""
     """The broker over which a worker of another program takes its tasks."""
     carries: str = ""

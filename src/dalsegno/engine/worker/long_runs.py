@@ -6,14 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Container, Mapping
 
-from dalsegno.core.graph.step_input import RunRecord, StepInput, encode_record, run_event
-from dalsegno.core.graph.token_body import Body
+from dalsegno.core.graph.step_input import Body, RunRecord, StepInput, encode_record, run_event
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import MarkStarted
 from dalsegno.model.event import NewEvent
-from dalsegno.model.token import Lease, may_run_long
+from dalsegno.model.token import LONG_KINDS, Lease, may_run_long
 from dalsegno.model.transition import Transition
 from dalsegno.ports.ledger import Ledger
 
@@ -60,20 +59,25 @@ class LongRuns(RunWatch):
         super().__init__(running, started)
         self.committer = committer
         self.definitions = definitions
-        self._shown: set[str] = set()
+        self._shown: set[tuple[str, int]] = set()
+        """Runs, by token and fence, of which nothing is left to record: their start is, or their task has returned."""
+
+    def returned(self, lease: Lease) -> None:
+        """Note that a task has returned. Its step goes on with the script's turn, which may wait for a thread."""
+        self._shown.add((lease.token, lease.fence))
 
     async def show(self) -> None:
         async for now in self.rounds(AFTER):
             self._show(now)
 
     def _show(self, now: float) -> None:
-        self._shown &= self.started.keys()
+        self._shown = {each for each in self._shown if each[0] in self.started}
         late = [token for token, since in self.started.items() if since < now - AFTER]
         for token in late:
             lease = self.running.get(token)
-            if token in self._shown or lease is None or lease.kind not in ("node", "task"):
+            if lease is None or lease.kind not in LONG_KINDS or (token, lease.fence) in self._shown:
                 continue
-            self._shown.add(token)
+            self._shown.add((token, lease.fence))
             at, ago = self.committer.ledger.now(), now - self.started[token]
             if started := started_transition(lease, self.definitions, at, ago):
                 self.committer.commit(started)

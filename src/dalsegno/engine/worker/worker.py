@@ -12,22 +12,20 @@ import msgspec
 
 from dalsegno.core.graph.complete import Step
 from dalsegno.core.graph.fail import halt
-from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.graph.token_body import Body, decode_body
+from dalsegno.core.graph.step_input import Body, StepInput, decode_body
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.steps.budget import is_light
+from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import is_failure
-from dalsegno.engine.steps.transactions import NO_TRANSACTIONS
 from dalsegno.engine.subprocesses.heavy_steps import SCRIPT_TOKENS, HeavySteps, PutOff
 from dalsegno.engine.tracing import Observer
 from dalsegno.engine.worker.capabilities import NotRunnableHere
-from dalsegno.engine.worker.continuation import Continuation, kept_leases
 from dalsegno.engine.worker.heartbeat import Names
 from dalsegno.engine.worker.long_runs import LongRuns, ObsoleteRuns
-from dalsegno.engine.worker.release import TokenReleaser
 from dalsegno.engine.worker.slot_shares import UNKNOWN, HeldSlot, SlotShares, current_lease
+from dalsegno.engine.worker.tokens import Continuation, TokenReleaser, kept_leases
 from dalsegno.errors import BadConfiguration, InternalError, InvalidInput, OperatorError
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.execution import SCRIPTED, ExecutionKind, NewExecution
@@ -85,7 +83,7 @@ class Worker:
         self.modules: Callable[[], Sequence[str]] = lambda: ()
         """Modules of the Python workflows whose code this process has."""
         self.offers: Callable[[], tuple[str, ...]] = tuple
-        """What this process can run that not every worker can."""
+        """Capabilities of this process that not every worker has."""
         self.concurrency = concurrency
         self._heavy = heavy
         self.running: dict[str, Lease] = {}
@@ -119,6 +117,7 @@ class Worker:
         self.releaser = TokenReleaser(ledger, broker, committer, scripts.elsewhere.live_workers)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
+        scripts.task_returned = self._long_runs.returned
         self._obsolete_runs = ObsoleteRuns(self.running, self.started, ledger, self._interrupt, self._runs)
         self._stopping = False
 

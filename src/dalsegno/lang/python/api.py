@@ -19,7 +19,7 @@ from dalsegno.lang.python.values.decisions import Decision, schema_of
 from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.lang.runtime.effects import GroupKind
 from dalsegno.lang.runtime.promises import Group, Promise, leaves
-from dalsegno.model.tags import read_tag_changes
+from dalsegno.model.search import read_tag_changes
 
 A = TypeVar("A")
 B = TypeVar("B")

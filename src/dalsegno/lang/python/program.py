@@ -14,7 +14,7 @@ import msgspec
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.python.allowed_names import Naming
 from dalsegno.lang.python.code import FunctionCode
-from dalsegno.lang.python.compile.fragments import Natives, natives_of
+from dalsegno.lang.python.compile.fragments import TICK, Natives, natives_of
 from dalsegno.lang.python.compile.scopes import global_names
 from dalsegno.lang.python.compile.source import Source, pack, unpack
 from dalsegno.lang.python.durable_calls import Durable
@@ -132,9 +132,11 @@ class PythonProgram:
         return frozenset().union(*map(global_names, self._codes()))
 
     def lacking(self) -> frozenset[str]:
-        """Return the names that its code reads and that have no value in the running code."""
+        """Return the names that its code reads and that have no value in the running code. The machine itself counts
+        rounds of loops.
+        """
         around = self.surroundings
-        cells = frozenset(name for name in self.outside if not around.has_cell(name))
+        cells = frozenset(name for name in self.outside if name != TICK and not around.has_cell(name))
         return cells.union(name for name in map(around.lacks_global, self._read) if name is not None)
 
     def durable(self, kind: str, name: str | None) -> Durable[Any, Any] | None:

@@ -22,6 +22,8 @@ TRACE = "__dalsegno_trace__"
 RECORD = "__dalsegno_record__"
 """The key under which an exception restored from a record keeps that record, so that re-raising it loses nothing."""
 _RAISED_IN_TASK = "The above exception was raised in a task, which was awaited here:"
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
 _OURS = str(Path(__file__).parent)
 _MOST_ENTRIES = 100
 _MOST_TEXT = 16_384
@@ -73,6 +75,13 @@ def stack_of(error: BaseException) -> tuple[str, ...]:
     return tuple(f"{name} ({file}:{line})" for name, file, line in trace_of(error))
 
 
+def followed(error: BaseException) -> BaseException | None:
+    """Return the exception that is shown before this one: its cause, or the one that was being handled."""
+    if error.__cause__ is not None or error.__suppress_context__:
+        return error.__cause__
+    return error.__context__
+
+
 def formatted(error: BaseException, source: Source) -> str:
     """Format the exception as Python prints it, causes first."""
     parts: list[str] = []
@@ -81,14 +90,10 @@ def formatted(error: BaseException, source: Source) -> str:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         parts.insert(0, _single(current, source))
-        if current.__cause__ is not None:
-            parts.insert(0, "The above exception was the direct cause of the following exception:")
-            current = current.__cause__
-        elif current.__context__ is not None and not current.__suppress_context__:
-            parts.insert(0, "During handling of the above exception, another exception occurred:")
-            current = current.__context__
-        else:
-            current = None
+        earlier = followed(current)
+        if earlier is not None:
+            parts.insert(0, _CAUSE if current.__cause__ is not None else _CONTEXT)
+        current = earlier
     return "\n\n".join(parts)[-_MOST_TEXT:]
 
 

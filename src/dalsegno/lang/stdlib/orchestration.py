@@ -21,7 +21,7 @@ from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, OPTIONS, ORCHES
 from dalsegno.lang.values.kinds import Builtin, Configured, Host, Value, is_number, kind_of
 from dalsegno.lang.values.to_json import plain
 from dalsegno.lang.values.to_text import to_text
-from dalsegno.model.tags import read_tag_changes
+from dalsegno.model.search import read_tag_changes
 
 MAX_GROUP = 100_000
 """Maximum number of promises that one group may join, those of nested groups included."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 from dalsegno.admin.keys import digest_of
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals, place_of
-from dalsegno.engine.times import read_duration
+from dalsegno.engine.options import read_duration
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.records import Record

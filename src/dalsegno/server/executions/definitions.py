@@ -12,8 +12,7 @@ from dalsegno.admin.triggers import triggers_of
 from dalsegno.engine.definitions import Program, forget_texts, keep_text, text_of
 from dalsegno.engine.schedules.schedules import ScheduleRecords
 from dalsegno.engine.steps.budget import light_limits
-from dalsegno.engine.subprocesses.examination import examined, value_of
-from dalsegno.engine.subprocesses.node_types import TypeSpec, type_spec
+from dalsegno.engine.subprocesses.examination import TypeSpec, examined, type_spec, value_of
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.job_process import EXAMINATIONS, JOBS, NAMELESS, Given, Prepared
 from dalsegno.lang.runtime.limits import Heavy, Meter

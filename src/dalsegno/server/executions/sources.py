@@ -14,6 +14,7 @@ from dalsegno.core.json_fields import is_graph, read_object, read_parts
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
+from dalsegno.server.http.body_fields import KNOWN
 from dalsegno.server.schemas.definitions import DefinitionSource
 
 JSON = "application/json"
@@ -112,7 +113,10 @@ def _checked(found: dict[str, Any]) -> DefinitionSource:
     try:
         given = DefinitionSource.model_validate(found)
     except ValidationError as error:
-        problems = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        problems = [
+            {**each, "loc": ("body", *each["loc"]), "ctx": {**each.get("ctx", {}), KNOWN: DefinitionSource}}
+            for each in error.errors()
+        ]
         raise RequestValidationError(problems) from None
     if (given.document is None) == (given.source is None):
         raise InvalidInput("/body: give either 'document' or 'source'")

@@ -45,6 +45,7 @@ from dalsegno.errors import (
 )
 from dalsegno.lang import FlowSyntaxError
 from dalsegno.server.http import paths
+from dalsegno.server.http.body_fields import body_model, unknown_field
 from dalsegno.server.http.paths import joined
 from dalsegno.server.schemas.values import PRINTABLE
 
@@ -124,7 +125,7 @@ class Place(BaseModel):
     )
     message: str = Field(description="The problem, as a sentence.")
     rule: str | None = Field(default=None, description="The rule that is broken, such as `unknown-type`.")
-    line: int | None = Field(default=None, description="In the text of a script, from 1.")
+    line: int | None = Field(default=None, description="In the text of a script or of the body, from 1.")
     column: int | None = Field(default=None, description="In that line, from 1.")
 
 
@@ -295,20 +296,26 @@ async def _known_error(request: Request, error: Exception) -> ProblemResponse:
 
 async def _malformed(request: Request, error: Exception) -> ProblemResponse:
     """Handle an invalid request that the framework refused before the route ran."""
+    if isinstance(error.__cause__, json.JSONDecodeError):
+        return _unreadable(error.__cause__)
     found = error.errors() if isinstance(error, RequestValidationError) else []
-    places = [Place(pointer=_pointer(each["loc"]), message=_message(each)) for each in found]
-    unreadable = any(each["type"] == "json_invalid" for each in found)
+    model = body_model(request)
+    places = [Place(pointer=_pointer(each["loc"]), message=_message(each, model)) for each in found]
     first = places[0] if places else Place(pointer="", message="it does not fit")
     more = f" (and {len(places) - 1:,} more)" if len(places) > 1 else ""
     where = first.pointer or "the body"
-    del request
-    if unreadable:
-        detail = f"the body is not valid JSON: {first.message}"
-        return problem(400, BadRequest.code, detail, places, most=MOST_FIELDS)
     return problem(422, InvalidInput.code, f"{where}: {first.message}{more}", places, most=MOST_FIELDS)
 
 
-def _message(found: Mapping[str, Any]) -> str:
+def _unreadable(error: json.JSONDecodeError) -> ProblemResponse:
+    words = f"{error.msg} (line {error.lineno:,}, column {error.colno:,})"
+    place = Place(pointer="/body", message=words, line=error.lineno, column=error.colno)
+    return problem(400, BadRequest.code, f"the body is not valid JSON: {words}", [place])
+
+
+def _message(found: Mapping[str, Any], model: Any) -> str:
+    if found["type"] == "extra_forbidden":
+        return unknown_field(found, model)
     if found["type"] == "string_pattern_mismatch" and found["ctx"]["pattern"] == PRINTABLE:
         return "It must not hold control characters, such as a line break or a tab"
     return _shortened(str(found["msg"]), LONGEST_MESSAGE)

@@ -29,7 +29,7 @@ from dalsegno.model.failure import Failure
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import QueueView, WorkerView
-from dalsegno.ports.stack import Server, Stack
+from dalsegno.ports.stack import Measured, Server, Stack
 from dalsegno.server.http.paths import PREFIX
 from dalsegno.server.operations import store_probe
 from dalsegno.server.operations.store_probe import StoreProbe
@@ -76,23 +76,23 @@ class Look:
 
 async def exposition(services: Metered) -> bytes:
     stack = services.engine.stack
-    look, figures = await asyncio.gather(_look_in_time(stack), _measure(stack.servers))
+    look, measured = await asyncio.gather(_look_in_time(stack), _measure(stack.servers))
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(services, look, figures))
+    registry.register(_Collector(services, look, measured))
     return generate_latest(registry)
 
 
-async def _measure(servers: Sequence[Server]) -> dict[str, Mapping[str, float]]:
+async def _measure(servers: Sequence[Server]) -> dict[str, Measured]:
     """Return the figures of the servers that are connected and answer in time."""
     return {server.name: await _figures(server) for server in servers if server.connected()}
 
 
-async def _figures(server: Server) -> Mapping[str, float]:
+async def _figures(server: Server) -> Measured:
     try:
         async with asyncio.timeout(PATIENCE):
             return await server.measure()
     except (OperatorError, TimeoutError):
-        return {}
+        return Measured()
 
 
 async def end_look(stack: Stack) -> None:
@@ -118,13 +118,11 @@ _looks = StoreProbe("dalsegno-metrics", _look)
 
 
 class _Collector:
-    def __init__(
-        self, services: Metered, look: Look | None, figures: Mapping[str, Mapping[str, float]]
-    ) -> None:
+    def __init__(self, services: Metered, look: Look | None, measured: Mapping[str, Measured]) -> None:
         self.services = services
         self.look = look
-        self.figures = figures
-        """What each server measured, by its name."""
+        self.measured = measured
+        """Measurements by the name of the server."""
 
     def collect(self) -> Iterator[Metric]:
         meter, engine = self.services.meter, self.services.engine
@@ -143,6 +141,9 @@ class _Collector:
             results, lost = engine.distribution.results(), engine.distribution.lost()
             yield _counter("task_results", "Results that came over a broker.", ("broker", "verdict"), results)
             yield _single("tasks_lost", "Tasks handed out again over a broker: their worker was dead.", lost)
+        if engine.publishing is not None:
+            about = "Executions whose statuses or completion this process has to publish."
+            yield _gauge("executions_unpublished", about, engine.publishing.waiting)
         yield _histogram("step_seconds", "A step, with its commit.", meter.step_seconds)
         yield _histogram("commit_seconds", "A batch written to the store.", meter.commit_seconds)
         yield _histogram("commit_transitions", "Transitions in a batch.", meter.batches)
@@ -175,13 +176,36 @@ class _Collector:
         for server in servers:
             up.add_metric((server.name,), 1 if server.connected() else 0)
         yield up
+        yield from self._backlogs()
         figures = GaugeMetricFamily(
             "dalsegno_server_figure", "What the server reports, by name.", labels=("server", "figure")
         )
-        for name, measured in self.figures.items():
-            for figure, value in measured.items():
+        for name, measured in self.measured.items():
+            for figure, value in measured.figures.items():
                 figures.add_metric((name, figure), value)
         yield figures
+
+    def _backlogs(self) -> Iterator[Metric]:
+        labels = ("server", "place", "kind")
+        messages = GaugeMetricFamily(
+            "dalsegno_broker_messages", "Messages that wait in a queue or stream.", labels=labels
+        )
+        waiting = GaugeMetricFamily(
+            "dalsegno_broker_waiting_seconds", "For how long something has been waiting there.", labels=labels
+        )
+        for name, measured in self.measured.items():
+            for each in measured.backlogs:
+                messages.add_metric((name, each.place, each.kind), each.messages)
+                waiting.add_metric((name, each.place, each.kind), each.waiting)
+        yield messages
+        yield waiting
+        unconfirmed = GaugeMetricFamily(
+            "dalsegno_broker_unconfirmed", "Messages sent and not confirmed yet.", labels=("server",)
+        )
+        for name, measured in self.measured.items():
+            if measured.unconfirmed is not None:
+                unconfirmed.add_metric((name,), measured.unconfirmed)
+        yield unconfirmed
 
     def _http(self, meter: Meter) -> Iterator[Metric]:
         requests = CounterMetricFamily(

@@ -16,7 +16,7 @@ from fastapi import APIRouter, Path, Query, Request, Response, status
 
 from dalsegno.admin.alerts import STATE, Alert
 from dalsegno.admin.keys import read_quotas
-from dalsegno.engine.times import read_duration
+from dalsegno.engine.options import read_duration
 from dalsegno.errors import InvalidInput, NotDelivered, Unauthenticated
 from dalsegno.server.alerts import Alerting, State
 from dalsegno.server.auth.audit import LOG, Entry

@@ -16,7 +16,7 @@ from dalsegno.engine.secrets.definition_approvals import LONGEST_PATTERN, Protec
 from dalsegno.errors import NotFound
 from dalsegno.server.auth.authentication import caller_of, needs
 from dalsegno.server.http.routing import Route
-from dalsegno.server.schemas.definition_approvals import ApprovedDefinition, ListedDefinitions
+from dalsegno.server.schemas.definitions import ApprovedDefinition, ListedDefinitions
 from dalsegno.server.schemas.values import PRINTABLE, moment
 from dalsegno.server.services import Services
 

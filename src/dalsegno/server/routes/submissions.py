@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response, status
 
-from dalsegno.core.graph.token_body import key_of
+from dalsegno.core.graph.step_input import key_of
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.server.auth.authentication import caller_of, needs

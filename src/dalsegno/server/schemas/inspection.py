@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.graph.external_waits import awaiting_in
-from dalsegno.core.graph.token_body import Awaiting
+from dalsegno.core.graph.step_input import Awaiting
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
 from dalsegno.model.barrier import BarrierView
 from dalsegno.model.definition import Definition

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dalsegno.core.manual_tasks import Action
 from dalsegno.engine.operations.manual_tasks import OpenTask, TaskState
-from dalsegno.engine.remote.sessions import RemoteSettings, RemoteTask, Settled
-from dalsegno.engine.remote.task_copies import fields_of
+from dalsegno.engine.remote.sessions import RemoteSettings, RemoteTask, Settled, fields_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.server.schemas.values import Asked, Kept, maybe_moment

@@ -164,8 +164,10 @@ class PublicationMarks(Topic):
         await marks.claim("p1", [RUN], 10)
         await marks.confirm("p1", {RUN: 1})
         assert (await marks.unfinished()).executions == ()
+        assert await marks.last_events([RUN, "nobody"]) == {RUN: 1}
 
-        await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
+        [applied] = await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
+        assert applied.events == tuple((await marks.news({RUN: 1}))[RUN].events)
         assert (await marks.unfinished()).executions == (RUN,)
         while await stack.ledger.sweep():
             pass

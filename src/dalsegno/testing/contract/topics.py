@@ -101,9 +101,12 @@ from dalsegno.testing.contract.ledger.time import (
 )
 from dalsegno.testing.contract.ledger.waking import LedgerWaking
 from dalsegno.testing.contract.messages import LedgerDeadlinesFromOutside, LedgerMessages, PublicationMarks
-from dalsegno.testing.contract.random.interleavings import ModelComparison, ScriptComparison
+from dalsegno.testing.contract.random.interleavings import (
+    ModelComparison,
+    PendingComparison,
+    ScriptComparison,
+)
 from dalsegno.testing.contract.random.limits import LimitsComparison
-from dalsegno.testing.contract.random.pending import PendingComparison
 from dalsegno.testing.contract.records import RecordsAndLogs
 
 TOPICS: tuple[type[Topic], ...] = (

@@ -41,10 +41,16 @@ from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeTypes
 from dalsegno.ports.stack import Stack
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.kit.crashes import CrashingLedger, CrashPlan
+from dalsegno.testing.kit.crashes import (
+    CrashingLedger,
+    CrashPlan,
+    TaskTracker,
+    WorkerRun,
+    outside,
+    port_of_worker,
+)
 from dalsegno.testing.kit.diagnosis import Complaints, Explainer, Stuck
 from dalsegno.testing.kit.mocking import KitTasks
-from dalsegno.testing.kit.worker_run import TaskTracker, WorkerRun, outside, port_of_worker
 
 LEASE_SECONDS = 3e10
 """No jump of the clock expires a lease: only a crash does."""
@@ -132,15 +138,15 @@ class System:
         run = WorkerRun(f"worker-{self.runs}")
         ledger = cast(Ledger, CrashingLedger(self.truth, run, self.plan, self.crash))
         stack = Stack(
-            "memory:",
-            port_of_worker(ledger, run),
-            port_of_worker(self.broker, run),
-            port_of_worker(MemoryArchive(self.store, self.clock), run),
-            port_of_worker(MemoryBlobs(self.store), run),
-            port_of_worker(MemoryRecords(self.store, self.clock), run),
-            self.clock,
-            self.truth.close,
-            port_of_worker(self.limits, run),
+            url="memory:",
+            ledger=port_of_worker(ledger, run),
+            broker=port_of_worker(self.broker, run),
+            archive=port_of_worker(MemoryArchive(self.store, self.clock), run),
+            blobs=port_of_worker(MemoryBlobs(self.store), run),
+            records=port_of_worker(MemoryRecords(self.store, self.clock), run),
+            clock=self.clock,
+            close=self.truth.close,
+            limits=port_of_worker(self.limits, run),
         )
         self.worker = WorkerEngine(self, stack, run)
         await run.spawn(self.worker.start())
@@ -452,15 +458,15 @@ class ClientEngine(Engine):
     def __init__(self, system: System) -> None:
         archive = MemoryArchive(system.store, system.clock)
         stack = Stack(
-            "memory:",
-            system.truth,
-            system.broker,
-            archive,
-            MemoryBlobs(system.store),
-            MemoryRecords(system.store, system.clock),
-            system.clock,
-            system.broker.close,
-            system.limits,
+            url="memory:",
+            ledger=system.truth,
+            broker=system.broker,
+            archive=archive,
+            blobs=MemoryBlobs(system.store),
+            records=MemoryRecords(system.store, system.clock),
+            clock=system.clock,
+            close=system.broker.close,
+            limits=system.limits,
         )
         parts = system.parts
         super().__init__(stack, parts.types, parts.services, parts.settings, parts.workflows)

@@ -8,8 +8,7 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dalsegno.testing.simulation.cases import KindName
-from dalsegno.testing.simulation.seeds import Tally, run_seeds
+from dalsegno.testing.simulation.seeds import KindName, Tally, run_seeds
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -19,10 +19,9 @@ from dalsegno.model.event import Event
 from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
 from dalsegno.testing.simulation.environment.process import compiled
 from dalsegno.testing.simulation.generator import generate
-from dalsegno.testing.simulation.outcome import differences, outcome_of, timeless
 from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError, predict
 from dalsegno.testing.simulation.replay import DivergedError, replay
-from dalsegno.testing.simulation.run_graph import Observation, observe
+from dalsegno.testing.simulation.run_graph import Observation, differences, observe, outcome_of, timeless
 from dalsegno.testing.simulation.scenario import Scenario
 
 

@@ -16,10 +16,10 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.graph.plan import Edge, Node, Plan
-from dalsegno.nodes.control.merge import combine_payloads
+from dalsegno.nodes.control.branches import combine_payloads
 from dalsegno.ports.node import NodeError
 from dalsegno.testing.simulation.environment.process import work_output
-from dalsegno.testing.simulation.outcome import Outcome, timeless
+from dalsegno.testing.simulation.run_graph import Outcome, timeless
 
 
 class OrderMattersError(Exception):

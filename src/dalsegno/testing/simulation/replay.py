@@ -84,14 +84,14 @@ class ReplayWorld(Generic[L]):
         self.store = MemoryStore()
         self.ledger = ledger(self.clock, self.store)
         stack = Stack(
-            "replay:",
-            self.ledger,
-            MemoryBroker(self.ledger),
-            MemoryArchive(self.store, self.clock),
-            MemoryBlobs(self.store),
-            MemoryRecords(self.store, self.clock),
-            self.clock,
-            self.ledger.close,
+            url="replay:",
+            ledger=self.ledger,
+            broker=MemoryBroker(self.ledger),
+            archive=MemoryArchive(self.store, self.clock),
+            blobs=MemoryBlobs(self.store),
+            records=MemoryRecords(self.store, self.clock),
+            clock=self.clock,
+            close=self.ledger.close,
         )
         self.engine = Engine(stack, simulation_registry(), services, workflows=workflows)
 

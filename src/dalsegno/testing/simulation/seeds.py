@@ -1,18 +1,78 @@
-"""Runs of many seeds, in this process or in several, and the report of a failed seed."""
+"""Runs of many seeds, in this process or in several, and the report of a failed seed.
+
+Each kind of case (graphs, programs) can draw, judge, shrink and print its cases.
+"""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-from dalsegno.testing.simulation.cases import KINDS, KindName, kind_of
-from dalsegno.testing.simulation.judge import Verdict
-from dalsegno.testing.simulation.shrink import shrink_with
+from dalsegno.testing.simulation.judge import Verdict, draw, judge
+from dalsegno.testing.simulation.programs.judge import draw_script, judge_script
+from dalsegno.testing.simulation.programs.scenario import ScriptScenario
+from dalsegno.testing.simulation.programs.shrink import simpler_scripts
+from dalsegno.testing.simulation.programs.sources import text_of
+from dalsegno.testing.simulation.scenario import Scenario
+from dalsegno.testing.simulation.shrink import shrink_with, simpler_graphs
+
+KindName = Literal["graphs", "scripts"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    name: KindName
+    noun: str
+    draw: Callable[[int], Any]
+    judge: Callable[[Any], Verdict]
+    simpler: Callable[[Any], Iterator[Any]]
+    text: Callable[[Any], str]
+    surroundings: Callable[[Any], str]
+    option: str = ""
+    """For the command line."""
+
+
+def _around_graph(scenario: Scenario) -> str:
+    given = msgspec.json.encode(scenario.input).decode()
+    return f"{_broker(scenario)}, rerun {scenario.rerun}; its input: {given}"
+
+
+def _around_script(scenario: ScriptScenario) -> str:
+    sent = ", ".join(
+        f"{signal.name}={signal.payload} after {signal.after:g} s" for signal in scenario.signals
+    )
+    return f"{_broker(scenario)}; signals: {sent or 'none'}"
+
+
+def _broker(scenario: Scenario | ScriptScenario) -> str:
+    broker = "claims" if scenario.news else "messages"
+    return f"{broker}, concurrency {scenario.concurrency}, bystander {scenario.bystander}"
+
+
+KINDS: dict[KindName, Kind] = {
+    "graphs": Kind("graphs", "graph", draw, judge, simpler_graphs, Scenario.as_json, _around_graph),
+    "scripts": Kind(
+        "scripts",
+        "program",
+        draw_script,
+        judge_script,
+        simpler_scripts,
+        text_of,
+        _around_script,
+        " --scripts",
+    ),
+}
+
+
+def kind_of(case: Any) -> Kind:
+    return KINDS["scripts" if isinstance(case.scenario, ScriptScenario) else "graphs"]
 
 
 def describe(case: Any, verdict: Verdict, *, seed: int) -> str:

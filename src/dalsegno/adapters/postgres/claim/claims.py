@@ -102,9 +102,14 @@ class Claims:
         return [given[key] for key in keys if key in given]
 
     async def obsolete(self, leases: Sequence[Lease]) -> list[Lease]:
-        wanted = [(lease.execution, lease.token, lease.fence) for lease in with_handed_over(leases)]
+        """Look for leases that were handed over only if they are no longer valid themselves: few are."""
+        gone = not_among(leases, await self._valid(leases), handed_over=False)
+        return not_among(gone, await self._valid(with_handed_over(gone))) if gone else gone
+
+    async def _valid(self, leases: Sequence[Lease]) -> set[tuple[str, str, int]]:
+        wanted = [(lease.execution, lease.token, lease.fence) for lease in leases]
         valid = await self.store.fetch("leases.validly_leased", *columns(wanted, 3))
-        return not_among(leases, {(execution, token, fence) for execution, token, fence in valid})
+        return {(execution, token, fence) for execution, token, fence in valid}
 
     async def _put_away(self, void: Sequence[Key]) -> bool:
         """Move void tokens out of the way of claims, under their execution's lock; return True if any could be locked.

@@ -21,7 +21,7 @@ from dalsegno.adapters.postgres.commit.flight import Flight
 from dalsegno.adapters.postgres.commit.load import LoadedRows, NotLoaded
 from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
 from dalsegno.adapters.postgres.store import PostgresStore
-from dalsegno.core.settlement import MachineRow, TokenRow, settle
+from dalsegno.core.settlement import LARGE, MachineRow, TokenRow, settle
 from dalsegno.model.effect import (
     Effect,
     EndIfLast,
@@ -74,9 +74,9 @@ class CachedExecutions:
         self._flights.pop(execution, None)
 
     def take(self, transition: Transition) -> Flight | None:
-        """Return the flight, if this is a plain step of which everything is known."""
+        """Return the flight, if this is a plain step of which everything is known. A large one is not plain."""
         flight = self._flights.get(transition.execution)
-        if flight is None or transition.token is None:
+        if flight is None or transition.token is None or len(transition.effects) > LARGE:
             return None
         token = flight.tokens.get(transition.token)
         if token is None or not _is_plain_step(transition, token, flight):

@@ -21,13 +21,17 @@ from dalsegno.adapters.postgres.commit.columns import (
 from dalsegno.adapters.postgres.commit.flight import Flight
 from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.adapters.rows import line_up, new_line, stored_barrier
-from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
+from dalsegno.core.settlement import LARGE, BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
 
 Name = tuple[int, str]
 """The number of an execution, and a name in it."""
+
+
+PART = 500
+"""New tokens of a large commit that one statement writes."""
 
 
 class TokenChanged(Exception):
@@ -89,7 +93,8 @@ class Changes:
     async def write(self, tx: Transaction) -> None:
         if self.created:
             await self._write_created(tx)
-        steps = self.steps()
+        is_large = len(self.spawned) > LARGE
+        steps = self.steps(with_tokens=not is_large)
         moves = []
         for name, flight in self.executions.items():
             if name in self.created:
@@ -103,6 +108,8 @@ class Changes:
             _check(count, len(steps.consumed))
         if steps.others:
             await tx.fetch("write.new_tokens", *columns(steps.others, 22))
+        if is_large:
+            await self._write_tokens_in_parts(tx)
         if self.tokens:
             await self._write_changed_tokens(tx)
         if moves:
@@ -148,13 +155,14 @@ class Changes:
             or self.unheld
         )
 
-    def steps(self) -> Steps:
+    def steps(self, *, with_tokens: bool = True) -> Steps:
         """Return the columns of most commits; counters of executions are still to be added."""
         steps = Steps()
-        # The tokens of one execution are written by one statement: their order is the spawn order.
-        mixed = {flight.number for row, flight in self.spawned.values() if not is_plain(row)}
-        for row, flight in self.spawned.values():
-            steps.spawn(row, flight, plain=flight.number not in mixed)
+        if with_tokens:
+            # The tokens of one execution are written by one statement: their order is the spawn order.
+            mixed = {flight.number for row, flight in self.spawned.values() if not is_plain(row)}
+            for row, flight in self.spawned.values():
+                steps.spawn(row, flight, plain=flight.number not in mixed)
         for event in self.events:
             steps.record(event)
         steps.consumed = [(*name, row.fence, row.digest) for name, row in self.consumed.items()]
@@ -177,6 +185,15 @@ class Changes:
         made = await tx.fetch("write.starts", *start_columns.starts(self.created.values()))
         if len(made) < len(self.created):
             raise StartedByOthers
+
+    async def _write_tokens_in_parts(self, tx: Transaction) -> None:
+        """Write many new tokens. The driver encodes the parameters of a statement without a pause."""
+        spawned = list(self.spawned.values())
+        for first in range(0, len(spawned), PART):
+            steps = Steps()
+            for row, flight in spawned[first : first + PART]:
+                steps.spawn(row, flight, plain=False)
+            await tx.fetch("write.new_tokens", *columns(steps.others, 22))
 
     async def _write_changed_tokens(self, tx: Transaction) -> None:
         rows = [

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from dalsegno.adapters.postgres.claim.waiting_workers import SuspectTokens
@@ -16,7 +17,7 @@ from dalsegno.adapters.postgres.commit.starts import OpenStarts, begin, creates
 from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
 from dalsegno.adapters.postgres.errors import sqlstate_of
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction
-from dalsegno.core.settlement import settle
+from dalsegno.core.settlement import LARGE, settle, settle_in_parts
 from dalsegno.errors import DalSegnoError, InternalError, OperatorError, Unavailable
 from dalsegno.model.transition import Deferred, Outcome, Refused, Transition, Unconfirmed
 
@@ -164,7 +165,7 @@ class Commits:
                 await tx.fetch("load.wait", list(set(waiting)))
             now = self.store.saw(await lock(self.store, tx, wanted, loaded))
             held = [step for step in batch if step.execution not in loaded.busy]
-            outcomes, written = await self.settle(tx, loaded, lambda rows: _settle_all(held, rows, now))
+            outcomes, written = await self._settle(tx, loaded, lambda rows: _settle_all(held, rows, now))
         for flight in written:
             self.known.note(flight)
         return self._with_deferred(batch, loaded, outcomes)
@@ -188,10 +189,19 @@ class Commits:
 
         Also returns the executions as they are once the transaction is committed.
         """
+
+        async def run(rows: PostgresWorkspace) -> T:
+            return job(rows)
+
+        return await self._settle(tx, loaded, run)
+
+    async def _settle(
+        self, tx: Transaction, loaded: LoadedRows, job: Callable[[PostgresWorkspace], Awaitable[T]]
+    ) -> tuple[T, list[Flight]]:
         for _ in range(MOST_PASSES):
             rows = PostgresWorkspace(loaded, self._number)
             try:
-                result = job(rows)
+                result = await job(rows)
             except Missing as missing:
                 self.reloads += 1
                 await self._load(tx, missing.keys, loaded)
@@ -234,8 +244,8 @@ class Missing(Exception):
         super().__init__(f"{len(keys)} rows were not read")
 
 
-def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float) -> list[Outcome]:
-    """Settle all.
+async def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float) -> list[Outcome]:
+    """Settle all. Between the parts of a large transition the event loop does other work; its execution is locked.
 
     Once a row is missing the rest is settled only to find what else is missing, so that all is read together.
     """
@@ -243,7 +253,10 @@ def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float
     missing: list[NotLoaded] = []
     for transition in batch:
         try:
-            outcomes.append(settle(transition, rows, now))
+            if len(transition.effects) <= LARGE:
+                outcomes.append(settle(transition, rows, now))
+            else:
+                outcomes.append(await _settle_large(transition, rows, now))
         except NotLoaded as one:
             missing.append(one)
         except Exception:
@@ -252,6 +265,17 @@ def _settle_all(batch: Sequence[Transition], rows: PostgresWorkspace, now: float
     if missing:
         raise Missing(missing)
     return outcomes
+
+
+async def _settle_large(transition: Transition, rows: PostgresWorkspace, now: float) -> Outcome:
+    parts = settle_in_parts(transition, rows, now)
+    while True:
+        try:
+            next(parts)
+        except StopIteration as ended:
+            outcome: Outcome = ended.value
+            return outcome
+        await asyncio.sleep(0)
 
 
 def _refused(step: Transition, error: Exception) -> Refused:

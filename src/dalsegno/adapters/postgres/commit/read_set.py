@@ -212,7 +212,6 @@ def _post_signal(wanted: ReadSet, execution: str, effect: PostSignal) -> None:
 
 def _request_cancel(wanted: ReadSet, execution: str, effect: RequestCancel) -> None:
     wanted.machines.add(execution)
-    wanted.unfinished.add(execution)  # needed if it is paused
     _finish(wanted, execution, effect.finish)
 
 

@@ -20,7 +20,7 @@ from dalsegno.adapters.postgres.commit.flight import Flight
 from dalsegno.adapters.postgres.commit.load import LoadedRows, NotLoaded
 from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
 from dalsegno.adapters.postgres.store import PostgresStore
-from dalsegno.core.settlement import settle
+from dalsegno.core.settlement import LARGE, settle
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import CreateExecution, SpawnToken
 from dalsegno.model.transition import Applied, Outcome, Transition
@@ -115,7 +115,7 @@ async def begin(store: PostgresStore, batch: Sequence[Transition]) -> tuple[dict
 def _is_plain(step: Transition) -> bool:
     """Return True if it begins at once, and its tokens wait for nothing; settling others here would be useless."""
     created = created_by(step)
-    if created is None or created.pending:
+    if created is None or created.pending or len(step.effects) > LARGE:
         return False
     tokens = [effect.token for effect in step.effects if type(effect) is SpawnToken]
     return all(token.due is None and token.limit_key is None for token in tokens)

@@ -70,6 +70,10 @@ CROSS JOIN LATERAL (
 ) AS found
 ORDER BY wanted.id, found.seq;
 
+-- :name last_events
+-- The numbers of the last events of executions.
+SELECT id, seq FROM flight WHERE id = ANY ($1::text[]);
+
 -- :name unfinished
 -- The next marks, by id, and whether their executions have events that are not confirmed.
 SELECT execution, coalesce((SELECT seq FROM flight WHERE id = publication.execution) > confirmed, true)

@@ -10,6 +10,7 @@ import ssl
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dalsegno.adapters.tls import unprotected
 from dalsegno.errors import BadConfiguration
 
 SCHEMES = ("amqp", "amqps")
@@ -34,6 +35,11 @@ class Address:
 
     def __repr__(self) -> str:
         return f"Address({self.shown})"
+
+    def risk(self) -> str:
+        """Return what can happen to the connection on its way, as a sentence, or an empty string."""
+        verified = self.tls is not None and self.tls.check_hostname
+        return unprotected(self.host, "amqps://", encrypted=self.tls is not None, verified=verified)
 
     @property
     def shown(self) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.errors import ChannelClosed, ConnectionLost, ProtocolError
-from dalsegno.adapters.rabbitmq.amqp.frames import Delivery, Frame, Method, Name, Properties
+from dalsegno.adapters.rabbitmq.amqp.frames import Delivery, Frame, Method, Name, OwnProperties, Properties
 
 CALL_TIMEOUT = 10.0
 """Seconds after which a call without a reply fails."""
@@ -147,7 +147,12 @@ class Channel:
         return len(self._unconfirmed)
 
     def publish(
-        self, exchange: str, routing_key: str, properties: Properties, body: bytes, done: Done
+        self,
+        exchange: str,
+        routing_key: str,
+        properties: Properties | OwnProperties,
+        body: bytes,
+        done: Done,
     ) -> None:
         """Publish a mandatory message; ``done`` receives what became of it, also if the connection ends."""
         if self.closed is not None:

@@ -16,6 +16,7 @@ from dalsegno.adapters.rabbitmq.amqp.channel import Channel
 from dalsegno.adapters.rabbitmq.amqp.errors import FRAME_ERROR, ConnectionLost, ProtocolError
 from dalsegno.adapters.rabbitmq.amqp.fields import LONGEST_SHORT_STRING
 from dalsegno.adapters.rabbitmq.amqp.frames import FrameReader, Method, Name
+from dalsegno.adapters.tls import tls_problem
 from dalsegno.version import __version__
 
 FRAME_MAX = 131_072
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
                 f"RabbitMQ at {address.shown} did not answer within {address.connection_timeout:g} s"
             ) from None
         except ssl.SSLError as error:
-            raise ConnectionLost(f"no TLS connection to RabbitMQ at {address.shown}: {error}") from None
+            raise ConnectionLost(f"RabbitMQ at {address.shown}: {tls_problem(error, 'cacertfile')}") from None
         except OSError as error:
             raise ConnectionLost(f"RabbitMQ at {address.shown} cannot be reached: {error}") from None
         except ConnectionLost as error:

@@ -134,6 +134,13 @@ class Properties(Struct, frozen=True, kw_only=True):
     cluster_id: str | None = None
 
 
+class OwnProperties(Struct, frozen=True):
+    """The properties of a message of this project, ready to be sent: most messages differ in two of them only."""
+
+    message_id: str
+    encoded: bytes
+
+
 PERSISTENT = 2
 _PROPERTY_FIELDS = Properties.__struct_fields__
 _PROPERTY_FLAGS = tuple((name, 1 << 15 - place) for place, name in enumerate(_PROPERTY_FIELDS))
@@ -257,7 +264,12 @@ _PROPERTY_WRITERS = tuple((flag, _WRITERS.get(name, short_string)) for name, fla
 
 
 def publish_frames(
-    channel: int, exchange: str, routing_key: str, properties: Properties, body: bytes, frame_max: int
+    channel: int,
+    exchange: str,
+    routing_key: str,
+    properties: Properties | OwnProperties,
+    body: bytes,
+    frame_max: int,
 ) -> bytes:
     """Return a mandatory message, ready to be sent."""
     head = publish_head(channel, exchange, routing_key) + content_frame(channel, properties, len(body))
@@ -278,9 +290,31 @@ def publish_head(channel: int, exchange: str, routing_key: str) -> bytes:
     return _METHOD_FRAME.pack(METHOD, channel, 4 + len(payload), *BASIC_PUBLISH) + payload + b"\xce"
 
 
-def content_frame(channel: int, properties: Properties, size: int) -> bytes:
-    encoded = properties_bytes(properties)
+def content_frame(channel: int, properties: Properties | OwnProperties, size: int) -> bytes:
+    encoded = properties.encoded if isinstance(properties, OwnProperties) else properties_bytes(properties)
     return _CONTENT_FRAME.pack(CONTENT, channel, 12 + len(encoded), 60, 0, size) + encoded + b"\xce"
+
+
+def own_properties(message_id: str, content_type: str, priority: int, traceparent: str) -> OwnProperties:
+    """Return the properties of a persistent message, with or without the trace that it belongs to."""
+    head, tail = _around_traceparent(content_type, priority, len(traceparent))
+    return OwnProperties(message_id, head + traceparent.encode("ascii") + tail + short_string(message_id))
+
+
+@lru_cache(maxsize=64)
+def _around_traceparent(content_type: str, priority: int, length: int) -> tuple[bytes, bytes]:
+    """Return what stands before a trace of this length, and between it and the message's id."""
+    mark = "0" * length
+    properties = Properties(
+        content_type=content_type,
+        headers={"traceparent": mark} if length else None,
+        delivery_mode=PERSISTENT,
+        priority=priority,
+        message_id="",
+    )
+    encoded = properties_bytes(properties)[:-1]  # without the length of the message's id
+    at = len(encoded) - 2  # before the delivery mode and the priority
+    return encoded[: at - length], encoded[at:]
 
 
 def properties_bytes(properties: Properties) -> bytes:

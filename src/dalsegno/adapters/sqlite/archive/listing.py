@@ -149,16 +149,19 @@ def whole_row(connection: sqlite3.Connection, execution: str) -> tuple[Any, ...]
     if row is None:
         return None
     *columns, input_bytes, output_bytes = row
-    for column, position, size in (("input", INPUT, input_bytes), ("output", OUTPUT, output_bytes)):
-        if size > LARGE:
-            columns[position] = _in_pieces(connection, execution, column)
+    if max(input_bytes, output_bytes) > LARGE:
+        number, has_row = connection.execute(SQL["listing.number"], (execution,)).fetchone()
+        if input_bytes > LARGE:
+            place = ("large_input", "data") if has_row else ("execution", "input")
+            columns[INPUT] = _in_pieces(connection, *place, number)
+        if output_bytes > LARGE:
+            columns[OUTPUT] = _in_pieces(connection, "execution", "output", number)
     return tuple(columns)
 
 
-def _in_pieces(connection: sqlite3.Connection, execution: str, column: str) -> bytes:
-    (number,) = connection.execute(SQL["listing.number"], (execution,)).fetchone()
+def _in_pieces(connection: sqlite3.Connection, table: str, column: str, number: int) -> bytes:
     found = BytesIO()  # which returns its own buffer without a copy
-    with connection.blobopen("execution", column, number, readonly=True) as value:
+    with connection.blobopen(table, column, number, readonly=True) as value:
         while piece := value.read(PIECE):
             found.write(piece)
     return found.getvalue()

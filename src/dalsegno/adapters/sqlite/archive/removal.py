@@ -19,9 +19,9 @@ SWEPT_TOGETHER = 100
 """Most executions that are swept by the same statements, in one transaction."""
 SMALL = 200
 """Events up to which an execution is removed together with others."""
-WEIGHTS = {"blob": 8, "blob_piece": 128}
+WEIGHTS = {"blob": 8, "blob_piece": 128, "large_input": 640}
 """Rows of other tables that take as long to remove as one row of these."""
-KEPT_AFTER_THE_END = ("left_at_root", "output", "blob", "blob_piece", "stored_bytes", "event")
+KEPT_AFTER_THE_END = ("left_at_root", "large_input", "output", "blob", "blob_piece", "stored_bytes", "event")
 
 
 class Ended(NamedTuple):
@@ -169,7 +169,16 @@ def _remove_together(connection: sqlite3.Connection, found: Sequence[Removable])
     connection.executemany(SQL["removal.delete_words"], words)
     numbers = json.dumps([each.number for each in found])
     _remove_tags(connection, numbers)
-    for table in ("left", "output", "blob", "blob_piece", "stored_bytes", "event", "execution"):
+    for table in (
+        "left",
+        "large_input",
+        "output",
+        "blob",
+        "blob_piece",
+        "stored_bytes",
+        "event",
+        "execution",
+    ):
         connection.execute(SQL[f"removal.delete_{table}_of_all"], (numbers,))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from dalsegno.adapters import limit_lines
 from dalsegno.adapters.limit_lines import SPARE_LINES, Head, LineCursor, heads_of_each
 from dalsegno.adapters.rows import allowance
-from dalsegno.adapters.sqlite.commit.columns import turns
+from dalsegno.adapters.sqlite.commit.changes import turns
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.limits import in_use, note_start, nth_start, rule_of
 from dalsegno.adapters.sqlite.statements import SQL

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import sqlite3
@@ -22,25 +23,72 @@ from dalsegno.adapters.rows import (
     new_line,
     stored_barrier,
     stored_machine,
+    token_changes,
 )
-from dalsegno.adapters.sqlite.commit.columns import (
-    changed_token,
-    moved_record,
-    new_token,
-    running_flight,
-    running_record,
-    stored_gate,
-    stored_scope,
-    stored_slot,
-    turns,
-    whole_flight,
-    whole_record,
-)
-from dalsegno.adapters.sqlite.commit.flight import Flight
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.core.settlement import BarrierRow, GateRow, MachineRow, ScopeRow, TokenRow, is_marked
+from dalsegno.core.settlement import (
+    BarrierRow,
+    ExecutionRow,
+    GateRow,
+    Kept,
+    MachineRow,
+    ScopeRow,
+    SignalRow,
+    TokenRow,
+    is_marked,
+)
 from dalsegno.model.effect import ReplaceTags
 from dalsegno.model.execution import NewExecution
+
+
+class Flight:
+    """The cached rows of one unfinished execution.
+
+    A row that is here equals the stored one, or is about to be written; one that is not may still
+    be stored.
+    """
+
+    __slots__ = (
+        "barriers",
+        "gates",
+        "inbox",
+        "is_new",
+        "left",
+        "machine",
+        "number",
+        "numbers",
+        "row",
+        "scopes",
+        "tokens",
+        "was_stopped",
+    )
+
+    def __init__(self, number: int, row: ExecutionRow, *, is_new: bool = False) -> None:
+        self.is_new = is_new
+        """All its rows come from this workspace: a barrier, gate or left context that is not here
+        does not exist.
+        """
+        self.number = number
+        self.row = row
+        self.tokens: dict[str, TokenRow] = {}
+        self.numbers: dict[str, int] = {}
+        """Numbers of the tokens, by id."""
+        self.scopes: dict[str, ScopeRow] = {}
+        self.barriers: dict[str, BarrierRow] = {}
+        self.gates: dict[str, GateRow] = {}
+        self.left: set[str] = set()
+        """Scopes in which a branch is known to have left something."""
+        self.was_stopped = row.state != "RUNNING"
+        """The stored state is not RUNNING: a change to RUNNING must then write the state."""
+        self.machine: MachineRow | None = None
+        """Without its snapshot, unless that is about to be written."""
+        self.inbox: dict[int, Kept] = {}
+        """Completions by promise; complete if there are as many as the machine's row says."""
+
+    def forget_token(self, token: str) -> None:
+        self.tokens.pop(token, None)
+        self.numbers.pop(token, None)
+
 
 SIZES = (256, 128, 64, 32, 16, 8, 4, 2, 1)
 """Rows per statement. Few sizes, so that each stays prepared, and few statements per batch: while the event loop is
@@ -77,9 +125,6 @@ class BulkStatement:
                 start += step
 
 
-LARGE_OUTPUT = 256 * 1024
-"""Bytes from which on an output is written by a statement of its own."""
-
 ADVANCE = BulkStatement(SQL["execution.advance"])
 CHANGE_FLIGHT = BulkStatement(SQL["execution.change_flight"])
 CHANGE_RECORD = BulkStatement(SQL["execution.change_record"])
@@ -88,6 +133,7 @@ INSERT_FLIGHT = BulkStatement(SQL["execution.insert_running_flight"])
 INSERT_RECORD = BulkStatement(SQL["execution.insert_running_record"])
 INSERT_KEPT = BulkStatement(SQL["token.insert_kept"])
 INSERT_READY = BulkStatement(SQL["token.insert_ready"])
+INSERT_TIMER = BulkStatement(SQL["token.insert_timer"])
 INSERT_TOKEN = BulkStatement(SQL["token.insert"])
 MAKE_READY = BulkStatement(SQL["token.make_ready"])
 LEASE = BulkStatement(SQL["token.lease"])
@@ -115,9 +161,11 @@ class Changes:
         "executions",
         "gates",
         "inputs",
+        "large_bytes",
         "left",
         "lined_up",
         "machines",
+        "makes_claimable",
         "moved",
         "notes",
         "outbox",
@@ -141,6 +189,10 @@ class Changes:
         self.executions: dict[str, Flight] = {}
         self.inputs: dict[int, bytes] = {}
         """Inputs that replace the submitted ones, by the executions' numbers."""
+        self.large_bytes = 0
+        """Bytes of large values among what was written."""
+        self.makes_claimable = False
+        """Whether what was written lets claims find more: ready tokens, or executions that continue."""
         self.tags: list[tuple[int, ReplaceTags]] = []
         """Tags that running executions have set, by their numbers, in order."""
         self.consumed: list[Any] = []
@@ -220,16 +272,18 @@ class Changes:
             if row.state == "RUNNING" and not flight.was_stopped:
                 advanced += (flight.number, row.epoch, row.seq, row.live, row.touched_at)
             else:
+                self.makes_claimable = self.makes_claimable or row.ended_at is None
                 flights += flight_columns(flight.number, row)
-                is_large = row.output is not None and len(row.output) > LARGE_OUTPUT
-                records += moved_record(flight, None if is_large else row.output)
-                if is_large:
-                    large.append((row.output, row.epoch, row.seq, row.live, row.touched_at, flight.number))
+                if is_large_record(row):
+                    large.append(large_record(flight))
+                else:
+                    records += moved_record(flight)
         ADVANCE.run(connection, advanced)
         CHANGE_FLIGHT.run(connection, flights)
         CHANGE_RECORD.run(connection, records)
-        _each(connection, "execution.save_large_output", large)
-        _each(connection, "execution.replace_input", [(data, number) for number, data in self.inputs.items()])
+        _each(connection, "execution.change_large_record", large)
+        for number, data in self.inputs.items():
+            self._replace_input(connection, number, data)
         for number, change in self.tags:
             connection.execute(SQL["execution.replace_tags"], (json.dumps(change.tags), number))
             _each(connection, "execution.drop_tag", [(*tag, number) for tag in change.gone])
@@ -250,8 +304,24 @@ class Changes:
         INSERT_RECORD.run(connection, records)
         _each(connection, "execution.insert_flight", [whole_flight(flight) for flight, _ in others])
         _each(connection, "execution.insert_record", [whole_record(flight, new) for flight, new in others])
+        for name, new in self.created.items():
+            if has_large_input(new):
+                self._write_large_input(connection, self.executions[name].number, new.input)
         tags = [(*tag, new.created_at, new.id) for new in self.created.values() for tag in new.tags]
         _each(connection, "execution.insert_tag", tags)
+
+    def _replace_input(self, connection: sqlite3.Connection, number: int, data: bytes) -> None:
+        connection.execute(SQL["removal.delete_large_input"], {"execution": number, "limit": 1})
+        is_large = len(data) > LARGE_INPUT
+        connection.execute(SQL["execution.replace_input"], (b"" if is_large else data, number))
+        if is_large:
+            self._write_large_input(connection, number, data)
+
+    def _write_large_input(self, connection: sqlite3.Connection, number: int, data: bytes) -> None:
+        connection.execute(SQL["execution.reserve_large_input"], (number, len(data)))
+        with connection.blobopen("large_input", "data", number) as row:
+            row.write(data)
+        self.large_bytes += len(data)
 
     def _write_tokens(self, connection: sqlite3.Connection) -> None:
         CONSUME.run(connection, self.consumed)
@@ -267,8 +337,10 @@ class Changes:
                 if not is_marked(row):
                     leased += (number, row.owner, row.fence)
                     continue
-            if row.state == "ready" and row.limit_key is not None:
-                line_up(self.lined_up, row, row.limit_key)
+            if row.state == "ready":
+                self.makes_claimable = True
+                if row.limit_key is not None:
+                    line_up(self.lined_up, row, row.limit_key)
             is_as_before = row.reason != "arrival" and number not in self.rewritten
             if row.state == "ready" and is_as_before:  # otherwise its work may be new, too
                 ready += (number, row.ready_at, next(turns), row.reason, row.losses, row.due)
@@ -284,6 +356,8 @@ class Changes:
         saved: list[Any] = []
         counted: list[Any] = []
         for number, row in self.machines.items():
+            if row.cancel:
+                self.makes_claimable = True  # its next turn is not passed over any more
             if row.snapshot is None:
                 counted += counted_machine(number, row, int)
             else:
@@ -300,23 +374,29 @@ class Changes:
     def _write_spawned(self, connection: sqlite3.Connection) -> None:
         kept: list[Any] = []
         ready: list[Any] = []
+        timers: list[Any] = []
         others: list[Any] = []
-        last: str | int | None
+        last: str | float | None  # the column that only this kind of token has
         for number, (row, flight) in self.spawned.items():
             state = row.state
+            is_timer = state == "parked" and _is_new_timer(row)
             if (
-                state not in PLAIN_STATES
+                (state not in PLAIN_STATES and not is_timer)
                 or row.limit_key is not None
                 or row.barrier is not None
                 or row.reason
             ):
                 others += new_token(number, flight, row)
-                if state == "ready" and row.limit_key is not None:
-                    line_up(self.lined_up, row, row.limit_key)
+                if state == "ready":
+                    self.makes_claimable = True
+                    if row.limit_key is not None:
+                        line_up(self.lined_up, row, row.limit_key)
                 continue
             if state == "leased":
                 self.owners.add(row.owner)
                 flat, last = kept, row.owner
+            elif is_timer:
+                flat, last = timers, row.due
             else:
                 flat, last = ready, next(turns)
             flat += (
@@ -333,9 +413,25 @@ class Changes:
                 row.ready_at,
                 last,
             )
+        self.makes_claimable = self.makes_claimable or bool(ready)
         INSERT_KEPT.run(connection, kept)
         INSERT_READY.run(connection, ready)
+        INSERT_TIMER.run(connection, timers)
         INSERT_TOKEN.run(connection, others)
+
+
+def _is_new_timer(row: TokenRow) -> bool:
+    """Return True for a timer of a script, of which a loop may make many: it needs few columns."""
+    return (
+        row.kind == "timer"
+        and row.due is not None
+        and row.fence == 0
+        and row.attempt == 1
+        and row.losses == 0
+        and row.owner is None
+        and row.digest is None
+        and row.awaits is None
+    )
 
 
 def _is_plain(flight: Flight, new: NewExecution) -> bool:
@@ -347,3 +443,170 @@ def _is_plain(flight: Flight, new: NewExecution) -> bool:
 def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:
     if rows:
         connection.executemany(SQL[statement], rows)
+
+
+# -- rows as parameters, in the order of their placeholders --------------------------------------------------
+
+LARGE_INPUT = 64 * 1024
+"""Bytes from which on an input is a row of its own: that of the execution is written again whenever its state changes.
+"""
+
+LARGE_RECORD = 256 * 1024
+"""Bytes of output, context and error from which on the row of an execution is written by a statement of its own."""
+
+turns = itertools.count(1)
+"""Order among tokens that this process made ready at the same instant."""
+
+
+def running_flight(flight: Flight) -> Parameters:
+    row = flight.row
+    return (
+        flight.number,
+        row.id,
+        row.definition,
+        row.epoch,
+        row.seq,
+        row.live,
+        row.priority,
+        row.touched_at,
+        row.kind,
+    )
+
+
+def running_record(flight: Flight, new: NewExecution) -> Parameters:
+    return (
+        flight.number,
+        new.id,
+        new.workflow,
+        new.version,
+        new.definition,
+        new.created_at,
+        new.priority,
+        json.dumps(new.tags) if new.tags else "[]",
+        bytearray(_in_the_row(new)),
+        new.kind,
+    )
+
+
+def whole_flight(flight: Flight) -> Parameters:
+    row = flight.row
+    return (
+        flight.number,
+        row.id,
+        row.state,
+        row.definition,
+        row.epoch,
+        row.seq,
+        row.live,
+        row.priority,
+        row.touched_at,
+        row.paused_at,
+        row.ended_at,
+        row.kind,
+        row.notify,
+    )
+
+
+def whole_record(flight: Flight, new: NewExecution) -> Parameters:
+    row = flight.row
+    return (
+        flight.number,
+        new.id,
+        new.workflow,
+        new.version,
+        new.definition,
+        row.state,
+        new.created_at,
+        new.priority,
+        new.parent,
+        new.relation,
+        new.idempotency_key,
+        row.paused_at,
+        row.ended_at,
+        json.dumps(new.tags),
+        row.error,
+        row.context,
+        row.output,
+        _in_the_row(new),
+        new.kind,
+    )
+
+
+def has_large_input(new: NewExecution) -> bool:
+    return len(new.input) > LARGE_INPUT
+
+
+def _in_the_row(new: NewExecution) -> bytes:
+    return b"" if has_large_input(new) else new.input
+
+
+def moved_record(flight: Flight) -> Parameters:
+    row = flight.row
+    payloads = _payload(row.output), _payload(row.context), _payload(row.error)
+    return flight.number, row.state, row.paused_at, row.ended_at, *payloads
+
+
+def is_large_record(row: ExecutionRow) -> bool:
+    return (
+        sum([len(data) for data in (row.output, row.context, row.error) if data is not None]) > LARGE_RECORD
+    )
+
+
+def large_record(flight: Flight) -> Parameters:
+    row = flight.row
+    state = row.state, row.paused_at, row.ended_at, row.output, row.context, row.error
+    return *state, row.epoch, row.seq, row.live, row.touched_at, flight.number
+
+
+def _payload(data: bytes | None) -> bytearray | None:
+    return bytearray(data) if data is not None else None
+
+
+def new_token(number: int, flight: Flight, row: TokenRow) -> Parameters:
+    return (
+        number,
+        flight.number,
+        row.id,
+        row.scope,
+        row.kind,
+        row.node,
+        bytearray(row.data),
+        row.queue,
+        row.priority,
+        row.limit_key,
+        1 if row.live else 0,
+        row.state,
+        row.due,
+        row.fence,
+        row.owner,
+        row.attempt,
+        row.losses,
+        row.reason,
+        row.barrier,
+        row.ready_at,
+        row.digest,
+        row.awaits,
+        row.allowance,
+        next(turns) if row.state == "ready" else 0,
+    )
+
+
+def changed_token(number: int, row: TokenRow) -> Parameters:
+    return row.data, *token_changes(row), next(turns) if row.state == "ready" else 0, number
+
+
+def stored_scope(key: tuple[int, str], row: ScopeRow) -> Parameters:
+    return *key, row.barrier, row.slot, row.live, 1 if row.ended else 0
+
+
+def stored_slot(key: tuple[int, str, int], slot: tuple[bool, bytes | None]) -> Parameters:
+    live, data = slot
+    return *key, 1 if live else 0, _payload(data)
+
+
+def stored_gate(key: tuple[int, str], row: GateRow) -> Parameters:
+    return *key, row.count, json.dumps(sorted(row.used))
+
+
+def stored_signal(number: int, row: SignalRow) -> Parameters:
+    return number, row.id, row.name, row.number, row.place, 1 if row.taken else 0, row.data

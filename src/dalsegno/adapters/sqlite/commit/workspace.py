@@ -9,19 +9,156 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from dalsegno.adapters.sqlite.commit.changes import Changes
-from dalsegno.adapters.sqlite.commit.flight import Flight
-from dalsegno.adapters.sqlite.commit.workspace_machines import LimitWorkspace
+from dalsegno.adapters.rows import machine_row
+from dalsegno.adapters.sqlite.commit.changes import Changes, Flight, stored_signal
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.core.settlement import BarrierRow, ExecutionRow, GateRow, ScopeRow, TokenRow
+from dalsegno.core.settlement import (
+    BarrierRow,
+    ExecutionRow,
+    GateRow,
+    Kept,
+    MachineRow,
+    ScopeRow,
+    SignalRow,
+    TokenRow,
+)
 from dalsegno.model.effect import DeliverToToken, DropTokens, HurryToken, ReplaceTags, SpawnToken
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import NewExecution
+from dalsegno.model.execution import SCRIPTED, NewExecution
+from dalsegno.model.machine import Completion
 from dalsegno.model.token import UNFINISHED
-from dalsegno.model.transition import Transition
+from dalsegno.model.transition import ReadyToken, Transition
+
+
+class MachineWorkspace:
+    """Machines, inboxes and mailboxes of scripts.
+
+    A machine's row is cached with its execution, and so is an inbox without its data. Signals are few: they are read
+    and written at once.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.changes = Changes()
+        self._flights: dict[str, Flight] = {}
+
+    def _warm_machines(self, flights: Iterable[Flight]) -> None:
+        """Read the machines of a batch with one statement."""
+        cold = {
+            flight.number: flight
+            for flight in flights
+            if flight.machine is None and flight.row.kind in SCRIPTED
+        }
+        if cold:
+            for row in self.connection.execute(SQL["machine.many"], (json.dumps(list(cold)),)):
+                flight = cold[row[0]]
+                flight.machine = machine_row(flight.row.id, row)
+
+    # -- Workspace: reading -----------------------------------------------------------------------------------
+
+    def machine(self, execution: str) -> MachineRow | None:
+        flight = self._flights[execution]
+        if flight.machine is None and flight.row.kind in SCRIPTED:
+            row = self.connection.execute(SQL["machine.one"], (flight.number,)).fetchone()
+            if row is not None:
+                flight.machine = machine_row(execution, row)
+        return flight.machine
+
+    def completions(self, execution: str) -> Mapping[int, Kept]:
+        flight = self._flights[execution]
+        if flight.machine is not None and len(flight.inbox) != flight.machine.kept:
+            stored = self.connection.execute(SQL["machine.inbox"], (flight.number,))
+            flight.inbox.update((promise, (number, bool(ok))) for promise, number, ok in stored)
+        return flight.inbox
+
+    def signal(self, execution: str, signal: str) -> SignalRow | None:
+        flight = self._flights[execution]
+        row = self.connection.execute(SQL["machine.signal"], (flight.number, signal)).fetchone()
+        return SignalRow(execution, *row) if row is not None else None
+
+    def next_signal(self, execution: str, names: Collection[str]) -> SignalRow | None:
+        number = self._flights[execution].number
+        looks = (self.connection.execute(SQL["machine.next_signal"], (number, name)) for name in names)
+        found = [SignalRow(execution, *row) for row in (look.fetchone() for look in looks) if row is not None]
+        return min(found, key=lambda signal: signal.number, default=None)
+
+    # -- Workspace: writing -----------------------------------------------------------------------------------
+
+    def save_machine(self, row: MachineRow) -> None:
+        flight = self._flights[row.execution]
+        flight.machine = row
+        self.changes.machines[flight.number] = row
+
+    def add_completion(self, execution: str, completion: Completion) -> None:
+        flight = self._flights[execution]
+        cleared = self.changes.cleared.get(flight.number)
+        if cleared is not None and completion.number <= max(cleared):
+            # A signal may take the number of a cleared completion: completions are then deleted one by one.
+            self.changes.removed += [value for number in cleared for value in (flight.number, number)]
+            del self.changes.cleared[flight.number]
+        flight.inbox[completion.promise] = (completion.number, completion.ok)
+        self.changes.completions += (
+            flight.number,
+            completion.number,
+            completion.promise,
+            1 if completion.ok else 0,
+            bytearray(completion.data),
+        )
+
+    def remove_completions(self, execution: str, promises: Collection[int]) -> None:
+        flight = self._flights[execution]
+        gone = [flight.inbox.pop(promise)[0] for promise in promises]
+        if not gone:
+            return
+        if flight.inbox:
+            self.changes.removed += [value for number in gone for value in (flight.number, number)]
+        else:
+            self.changes.cleared.setdefault(flight.number, []).extend(gone)
+
+    def save_signal(self, row: SignalRow) -> None:
+        number = self._flights[row.execution].number
+        self.connection.execute(SQL["machine.save_signal"], stored_signal(number, row))
+
+
+class LimitWorkspace(MachineWorkspace):
+    """Slots of tokens with a limit key."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.limits_matter: bool | None = None
+        """Any token here has a limit key; None: not checked yet. Without one, limits cost nothing."""
+
+    def has_limits(self) -> bool:
+        if self.limits_matter is None:
+            self.limits_matter = self.connection.execute(SQL["limits.any"]).fetchone() is not None
+        return self.limits_matter
+
+    def free_slot(self, key: str) -> Iterable[ReadyToken]:
+        if not self.has_limits():
+            return ()
+        self.connection.execute(SQL["limits.open"], (key,))
+        return self.first_in_lines(key)
+
+    def first_in_lines(self, key: str) -> list[ReadyToken]:
+        found = self.connection.execute(SQL["limits.lines_of"], (key,))
+        return [ReadyToken(token, execution, queue, priority) for queue, token, execution, priority in found]
+
+    def release_slots(self, execution: str) -> Collection[str]:
+        if not self.has_limits():
+            return ()
+        number = self._flights[execution].number
+        keys = [key for (key,) in self.connection.execute(SQL["limits.used_by"], {"execution": number})]
+        if keys:
+            self.connection.execute(SQL["limits.unhold"], (number,))
+        return keys
+
+    def hold_slot(self, execution: str, key: str) -> None:
+        self.connection.execute(SQL["limits.hold"], (key, self._flights[execution].number))
+        self.limits_matter = True
+
 
 CACHED_FLIGHTS = 5_000
 """Most cached executions; beyond that all are dropped and read again when they change."""
@@ -37,6 +174,8 @@ class SqliteWorkspace(LimitWorkspace):
         self.version = -1
         """SQLite's ``data_version`` when the last transaction began."""
         self._last_execution = self._last_token = 0
+        self.makes_claimable = False
+        """Whether this transaction lets claims find more."""
         self.large_bytes = 0
         """Bytes of large values that were written or removed since the file was opened."""
 
@@ -44,6 +183,7 @@ class SqliteWorkspace(LimitWorkspace):
 
     def begin(self) -> None:
         """Begin a transaction: drop rows that another process may have changed."""
+        self.makes_claimable = False
         (version,) = self.connection.execute("PRAGMA data_version").fetchone()
         if version != self.version or len(self._flights) > CACHED_FLIGHTS:
             self._forget_all()
@@ -70,6 +210,9 @@ class SqliteWorkspace(LimitWorkspace):
         self._fresh.clear()
         self._absent.clear()
         changes.write(self.connection)
+        self.large_bytes += changes.large_bytes
+        if changes.makes_claimable or self.limits_matter:  # an ended step may open its key's line
+            self.makes_claimable = True
         if changes.lined_up:
             self.limits_matter = True
         for owner in changes.owners - self._registered:

@@ -21,8 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
-from dalsegno.adapters.sqlite.connections.connection import BUSY_SECONDS
-from dalsegno.adapters.sqlite.connections.file import StoreFile, why_not_writable
+from dalsegno.adapters.sqlite.connections.file import BUSY_SECONDS, StoreFile, why_not_writable
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.errors import StoreLost, StoreReadOnly, Unavailable
 
@@ -48,6 +47,8 @@ class OtherProcesses:
         self._seen = self._version()
         self._is_notified = True
         self._notified_at = self._committed_at = 0.0
+        self.commits = 0
+        """How often commits of other processes were noticed."""
         self._changed_at = -LATELY
         """When a commit of another process was noticed."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Callable[[], None]]] = []
@@ -75,6 +76,7 @@ class OtherProcesses:
 
     def _compare(self, version: int, now: float) -> None:
         if version != self._seen:
+            self.commits += 1
             self._seen, self._is_notified, self._committed_at, self._changed_at = version, False, now, now
         if not self._is_notified and now - self._notified_at >= LOOK_EVERY:  # otherwise with the next query
             self._notified_at, self._is_notified = now, True
@@ -350,6 +352,8 @@ class Writer:
         self._ended = 0.0
         """When the last transaction ended."""
         self.elsewhere = OtherProcesses(connection)
+        self._made_claimable = 0
+        """Number of transactions that let claims find more."""
         self._thread = DatabaseThread("dalsegno-sqlite-writer", self._run, self)
 
     async def call(self, work: Work[T]) -> T:
@@ -357,6 +361,13 @@ class Writer:
 
     def call_blocking(self, work: Work[T]) -> T:
         return self._thread.call_blocking(lambda: work(self._workspace))
+
+    @property
+    def news(self) -> int:
+        """A number that changes when claims may find more than before, by a commit of this or another process. Those
+        of others are noticed a moment later.
+        """
+        return self._made_claimable + self.elsewhere.commits
 
     def idle_seconds(self) -> float:
         return self.elsewhere.idle_seconds()
@@ -392,6 +403,8 @@ class Writer:
             self._connection.execute("COMMIT")
             self._file.expect()
             self._ended = time.monotonic()
+            if self._workspace.makes_claimable:
+                self._made_claimable += 1  # only now: a read before this sees what was before
             self._checkpointer.notice(self._connection.total_changes, self._workspace.large_bytes)
             self.elsewhere.notice(self._workspace.version)
         except Exception as error:  # noqa: BLE001 - whatever a job raises is its caller's answer

@@ -78,12 +78,18 @@ SET state = column2, paused_at = column3, ended_at = column4, output = column5, 
 FROM (VALUES (?, ?, ?, ?, ?, ?, ?))
 WHERE number = column1;
 
--- :name save_large_output
--- In a statement of its own: one that changes many rows copies its parameters several times. Writes also the
--- counters that the sweep would write later, which would copy the output again.
+-- :name change_large_record
+-- One with large values: a statement that changes many rows copies its parameters several times. Writes also the
+-- counters that the sweep would write later, which would copy the values again.
 UPDATE execution
-SET output = ?, epoch = ?, seq = ?, live = ?, touched_at = ?
+SET state = ?, paused_at = ?, ended_at = ?, output = ?, context = ?, error = ?, epoch = ?, seq = ?, live = ?,
+    touched_at = ?
 WHERE number = ?;
+
+-- :name reserve_large_input
+-- Its bytes are written into the row afterwards, without a copy of them.
+INSERT INTO large_input (execution, data)
+VALUES (?, zeroblob(?));
 
 -- :name replace_input
 -- A trigger may replace the submitted input; the execution has not begun.

@@ -311,7 +311,7 @@ WHERE name IS NOT NULL;
 SELECT seen.id, seen.workflow, seen.version, seen.definition, seen.state, CAST('null' AS BLOB), seen.created_at,
        seen.touched_at, seen.epoch, seen.live, seen.seq, seen.priority, seen.tags, seen.idempotency_key, seen.parent,
        seen.relation, seen.paused_at, seen.ended_at, NULL, NULL, seen.error, seen.kind,
-       length(seen.input) + coalesce(length(seen.output), 0) + coalesce(length(seen.context), 0)
+       seen.input_bytes + coalesce(length(seen.output), 0) + coalesce(length(seen.context), 0)
 
 -- :name views
 -- Outlines of the executions of a page, in any order.
@@ -327,15 +327,16 @@ WHERE seen.id = ?;
 -- :name one
 -- In the order of ExecutionView's fields. An input or output of more than :large bytes is left out and read piece
 -- by piece; its length follows.
-SELECT id, workflow, version, definition, state, CASE WHEN length(input) <= :large THEN input END, created_at,
+SELECT id, workflow, version, definition, state, CASE WHEN input_bytes <= :large THEN input END, created_at,
        touched_at, epoch, live, seq, priority, tags, idempotency_key, parent, relation, paused_at, ended_at,
-       CASE WHEN length(output) <= :large THEN output END, context, error, kind, length(input),
+       CASE WHEN length(output) <= :large THEN output END, context, error, kind, input_bytes,
        coalesce(length(output), 0)
 FROM execution_view
 WHERE id = :execution;
 
 -- :name number
-SELECT number
+-- And whether its input is a row of its own.
+SELECT number, EXISTS (SELECT 1 FROM large_input WHERE large_input.execution = number)
 FROM execution
 WHERE id = ?;
 

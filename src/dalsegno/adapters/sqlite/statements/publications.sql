@@ -33,6 +33,10 @@ FROM (
     CROSS JOIN execution ON execution.id = wanted.value
 ) AS found;
 
+-- :name last_events
+-- The numbers of the last events of executions.
+SELECT id, seq FROM flight WHERE id IN (SELECT value FROM json_each(?));
+
 -- :name unfinished
 -- The next marks, by id, and whether their executions have events that are not confirmed.
 SELECT execution, coalesce((SELECT seq FROM flight WHERE id = publication.execution) > confirmed, true)

@@ -25,7 +25,9 @@
 -- completion is not published stays for seven days more.
 SELECT number, id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
-), 0)
+) + coalesce((
+    SELECT length(data) / 16384 FROM large_input WHERE large_input.execution = execution.number
+), 0), 0)
 FROM execution INDEXED BY execution_by_end
 WHERE state = ?1 AND ended_at IS NOT NULL AND ended_at < ?2
   AND (ended_at < ?2 - 604800
@@ -38,7 +40,9 @@ LIMIT ?3;
 -- The same for executions named in a JSON list.
 SELECT number, execution.id, state, coalesce(seq + (
     SELECT coalesce(sum(bytes), 0) / 16384 FROM stored_bytes WHERE stored_bytes.execution = execution.id
-), 0)
+) + coalesce((
+    SELECT length(data) / 16384 FROM large_input WHERE large_input.execution = execution.number
+), 0), 0)
 FROM json_each(?) AS wanted
 CROSS JOIN execution ON execution.id = wanted.value
 WHERE ended_at IS NOT NULL
@@ -65,6 +69,10 @@ WHERE word = ? AND created_at = ? AND execution = ?;
 
 -- :name delete_left_of_all
 DELETE FROM left_context
+WHERE execution IN (SELECT value FROM json_each(?));
+
+-- :name delete_large_input_of_all
+DELETE FROM large_input
 WHERE execution IN (SELECT value FROM json_each(?));
 
 -- :name delete_output_of_all
@@ -160,6 +168,11 @@ WHERE execution = :execution
 -- :name delete_machine
 -- One row; takes a limit only to have the same parameters as the others.
 DELETE FROM machine
+WHERE execution = :execution AND :limit > 0;
+
+-- :name delete_large_input
+-- One row; takes a limit only to have the same parameters as the others.
+DELETE FROM large_input
 WHERE execution = :execution AND :limit > 0;
 
 -- :name delete_stored_bytes

@@ -181,6 +181,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'leased', 1);
 INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, live, ready_at, turn, state)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ready');
 
+-- :name insert_timer
+-- Of a script that waits for many.
+INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, live, ready_at, due, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'parked');
+
 -- :name consume
 -- The hot path: a tombstone keeps the digest, by which a repeated commit is recognised.
 UPDATE token

@@ -14,9 +14,8 @@ from typing import Any
 
 from dalsegno.lang.expressions.expression import Entropy
 from dalsegno.lang.flow.program import FlowProgram
-from dalsegno.lang.flow.runtime.display import shown
 from dalsegno.lang.flow.runtime.instructions import Iteration
-from dalsegno.lang.flow.runtime.outcomes import present, with_stack
+from dalsegno.lang.flow.runtime.outcomes import present, shown, with_stack
 from dalsegno.lang.flow.runtime.runner import Known, Runner
 from dalsegno.lang.flow.snapshot.format import read, write
 from dalsegno.lang.flow.snapshot.read import fill, load_blob, restore

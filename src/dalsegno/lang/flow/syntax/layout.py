@@ -26,7 +26,7 @@ _NAMED_HEADS = frozenset({"FUNCTION", "FUNCTION_VALUE", "WORKFLOW"})
 
 
 class State(Enum):
-    """What may come next."""
+    """The kind of token that may come next."""
 
     START = auto()
     """A statement."""

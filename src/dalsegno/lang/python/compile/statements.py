@@ -10,7 +10,7 @@ from typing import Any
 
 from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.compile.assembler import Label
-from dalsegno.lang.python.compile.exception_flow import ExceptionFlow
+from dalsegno.lang.python.compile.control_flow import ExceptionFlow
 from dalsegno.lang.python.compile.expressions import at, placeholder
 from dalsegno.lang.python.compile.fragments import function_definition, operand
 from dalsegno.lang.python.compile.operands import parts_of

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from types import CellType
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from dalsegno.lang.errors import shortened
 from dalsegno.lang.python.compile.fragments import TICK
 from dalsegno.lang.python.compile.unsupported import not_a_task
@@ -22,7 +24,7 @@ from dalsegno.lang.python.runtime.instructions import HANDLERS, unbound
 from dalsegno.lang.python.runtime.nested import NestedCall
 from dalsegno.lang.python.runtime.outcomes import value_of
 from dalsegno.lang.python.timeouts import Timeout, message
-from dalsegno.lang.python.traces import TRACE, Entry, formatted, passed, remember, strip, trace_of
+from dalsegno.lang.python.traces import TRACE, Entry, followed, formatted, passed, remember, strip, trace_of
 from dalsegno.lang.python.values.decisions import promise_name
 from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue, Outcome
@@ -231,7 +233,13 @@ class Interpreter:
             error = _as_coroutine(error)
             if self.frames:
                 passed(error, self._place(self.frames[-1]))
-        self.stop_failed(error_value(error, {"traceback": formatted(error, self.program.source)}))
+        told = formatted(error, self.program.source)
+        value = error_value(error, {"traceback": told})
+        if value.traceback is not None and followed(error) is not None:
+            value = msgspec.structs.replace(
+                value, traceback=told
+            )  # that of the task alone would hide what the workflow was handling
+        self.stop_failed(value)
 
     def stop_failed(self, error: ErrorValue) -> None:
         self.last_line = self.line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -41,7 +41,10 @@ def schema_of(form: type[Any] | Mapping[str, Any]) -> dict[str, Any]:
     from pydantic.errors import PydanticUserError  # noqa: PLC0415 - as above
 
     try:
-        return _inlined(TypeAdapter(form).json_schema())
+        schema = _inlined(TypeAdapter(form).json_schema())
+        if is_dataclass(form):
+            schema.setdefault("additionalProperties", False)  # its constructor takes no others either
+        return schema
     except (PydanticSchemaGenerationError, PydanticUserError) as error:
         raise TypeError(f"approval(): no form can be made of {form.__name__}: {error}") from error
 

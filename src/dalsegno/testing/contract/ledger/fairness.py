@@ -24,6 +24,7 @@ from dalsegno.testing.contract.builders import (
     finisher,
     new_execution,
     pause,
+    resume,
     start,
     step,
     token,
@@ -318,6 +319,33 @@ class LedgerPassedOver(Topic):
             await stack.apply(begin(f"o{number}", token(f"t{number}")))
             assert await claim_others(stack, "hog") == [f"t{number}"]
             stack.clock.advance(0.4)
+
+    async def test_l9_whatever_makes_a_token_claimable_it_is_found_at_once(
+        self, stack: ContractStack
+    ) -> None:
+        now = stack.clock.now()
+        sleeping, paused = begin("sleeping", token("s", due=now + 5)), begin("paused", token("p"))
+        await stack.apply(begin("hog", token("h")), begin("other", token("o")), paused, sleeping)
+        await stack.apply(pause("paused"))
+        [lease] = await stack.ledger.claim_others("w2", ALL_QUEUES, 10, ["hog"])
+        assert lease.execution == "other"
+        assert await claim_others(stack, "hog") == []
+
+        await stack.ledger.release("w2", [lease])
+        [lease] = await stack.ledger.claim_others("w2", ALL_QUEUES, 10, ["hog"])
+        assert await claim_others(stack, "hog") == []
+
+        await stack.ledger.expire(("w2",))
+        assert await claim_others(stack, "hog") == ["o"]
+        assert await claim_others(stack, "hog") == []
+
+        await stack.apply(resume("paused"))
+        assert await claim_others(stack, "hog") == ["p"]
+        assert await claim_others(stack, "hog") == []
+
+        stack.clock.advance(6)
+        await stack.ledger.wake()
+        assert await claim_others(stack, "hog") == ["s"]
 
     async def test_l9_those_passed_over_keep_their_places(self, stack: ContractStack) -> None:
         await stack.apply(begin("hog", token("h0"), token("h1")))

@@ -199,7 +199,7 @@ class LedgerLostWorkers(Topic):
         assert (await stack.take("w2"))["a"].fence > leases["a"].fence
 
     async def test_l6_leases_of_a_worker_are_found_by_its_name(self, stack: ContractStack) -> None:
-        """Whoever takes over for a process that died needs exactly what that one held."""
+        """A process that takes over for one that died needs exactly the leases that it held."""
         leases = await stack.begin(token("a"), token("b"), token("c"))
         await stack.apply(step(leases["b"]))
         await stack.ledger.release("w1", [leases["c"]])

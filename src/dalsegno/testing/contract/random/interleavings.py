@@ -1,4 +1,6 @@
-"""Random interleavings of commits, duplicates, late commits and wakes give the same results as the memory reference."""
+"""Random interleavings of commits, duplicates, late commits, wakes, triggers, times, cancels and deaths give the same
+results as the memory reference.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,12 @@ from collections.abc import Sequence
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
+from dalsegno.testing.contract.builders import cancel
 from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.random.graphs import Twins
+from dalsegno.testing.contract.ledger.pending import begin_in_time, submit, trigger
+from dalsegno.testing.contract.random.graphs import WORKER, Twins, decide
 from dalsegno.testing.contract.random.scripts import ScriptTwins
 from dalsegno.testing.contract.stack import ContractStack
 
@@ -81,3 +87,63 @@ class ScriptComparison(Topic):
         self, stack: ContractStack, program: Program
     ) -> None:
         await run(ScriptTwins(stack, f"pair-{stack.clock.advance(1000):.0f}"), program)
+
+
+PENDING_OPERATIONS = (
+    "wake", "wake", "claim", "claim", "step", "step", "step", "batch", "duplicate", "late", "trigger", "trigger",
+    "call_off", "submit_again", "pause", "resume", "release", "die",
+)  # fmt: skip
+FIRST, SECOND = 60, 100
+"""Seconds until the two of them begin by themselves."""
+
+
+class PendingTwins(Twins):
+    async def begin(self) -> None:
+        await self.commit(*self._submissions())
+
+    def _submissions(self) -> list[Transition]:
+        if not self.sent:
+            now = self.subject.clock.now()
+            dues = (now + FIRST, now + SECOND)
+            return [submit(name, due) for name, due in zip(self.executions, dues, strict=True)]
+        return self.sent[:2]
+
+    async def batch(self, a: int, b: int) -> None:
+        if not self.held:
+            await self.claim(a, b)
+        chosen = [self.held.pop((a * b) % len(self.held)) for _ in range(min(a % 5, len(self.held)))]
+        await self.commit(*(_decide(lease, b + index) for index, lease in enumerate(chosen)))
+
+    async def late(self, a: int, b: int) -> None:
+        if self.leases:
+            await self.commit(_decide(self.leases[-1 - a % len(self.leases)], b))
+
+    async def trigger(self, a: int, b: int) -> None:
+        await self.commit(trigger(self.executions[a % 2], input=b"%d" % b if b % 2 else None))
+
+    async def submit_again(self, a: int, b: int) -> None:
+        await self.commit(*self._submissions())
+
+    async def call_off(self, a: int, b: int) -> None:
+        if b % 4 == 0:
+            await self.commit(cancel(self.executions[a % 2]))
+
+
+def _decide(lease: Lease, choice: int) -> Transition:
+    return begin_in_time(lease) if lease.kind == "start" else decide(lease, choice, WORKER)
+
+
+class PendingComparison(Topic):
+    guarantees = frozenset(("L1", "L2", "L5", "L6", "L8"))
+    needs = frozenset(("commit", "gates", "cancelling", "pausing", "leases", "time", "pending"))
+
+    @EXAMPLES
+    @given(program=programs(PENDING_OPERATIONS))
+    async def test_any_interleaving_of_begins_gives_what_the_reference_gives(
+        self, stack: ContractStack, program: Program
+    ) -> None:
+        twins = PendingTwins(stack, f"pair-{stack.clock.advance(1000):.0f}")
+        await run(twins, program)
+        for execution in twins.executions:
+            begun = [event for event in await stack.events(execution) if event.kind == "ExecutionStarted"]
+            assert len(begun) <= 1, begun

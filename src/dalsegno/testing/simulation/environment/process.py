@@ -180,14 +180,14 @@ class Process:
         self.process_run = ProcessRun(name)
         truth = ledger.truth
         stack = Stack(
-            "simulation:",
-            ledger.as_ledger(),
-            broker,
-            MemoryArchive(truth.store, truth.clock),
-            MemoryBlobs(truth.store),
-            MemoryRecords(truth.store, truth.clock),
-            truth.clock,
-            ledger.close,
+            url="simulation:",
+            ledger=ledger.as_ledger(),
+            broker=broker,
+            archive=MemoryArchive(truth.store, truth.clock),
+            blobs=MemoryBlobs(truth.store),
+            records=MemoryRecords(truth.store, truth.clock),
+            clock=truth.clock,
+            close=ledger.close,
         )
         settings = EngineSettings(
             concurrency=concurrency,

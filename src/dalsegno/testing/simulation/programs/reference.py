@@ -38,7 +38,7 @@ from dalsegno.testing.simulation.programs.program import (
     Timer,
     Work,
 )
-from dalsegno.testing.simulation.programs.tasks import work_result
+from dalsegno.testing.simulation.programs.scenario import work_result
 from dalsegno.testing.simulation.reference import OrderMattersError, UnforeseeableError
 
 Order = Mapping[str, Mapping[int | tuple[str, int], int]]

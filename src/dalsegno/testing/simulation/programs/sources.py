@@ -40,8 +40,7 @@ from dalsegno.testing.simulation.programs.program import (
     Timer,
     Work,
 )
-from dalsegno.testing.simulation.programs.scenario import ScriptScenario
-from dalsegno.testing.simulation.programs.tasks import NAME
+from dalsegno.testing.simulation.programs.scenario import NAME, ScriptScenario
 
 FLOW_JOINS: dict[GroupKind, str] = {
     "all": "Promise.all",
