@@ -128,6 +128,9 @@ test: servers gates  ## all static gates, then all tests but chaos and soak
 coverage: $(DEV) servers  ## the tests with the coverage floor of the pure packages
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term $(ARGS)
 
+# What is looked for here is the failure that comes rarely: no second run hides it (tests/reruns.py).
+chaos soak: export DALSEGNO_RERUNS := no
+
 .PHONY: chaos
 chaos: $(DEV) servers  ## kill workers and servers under load, for minutes
 	@$(PYTHON) -m pytest -m chaos -o faulthandler_timeout=3600 $(ARGS)

@@ -32,6 +32,7 @@ pytest_plugins = [
     "tests.servers.hasty",
     "tests.servers.children",
     "tests.chaos.reporting",
+    "tests.reruns",
 ]
 
 # The same examples every time: a build is red because of its change, not by chance. `make soak` looks further.
