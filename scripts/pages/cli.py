@@ -13,7 +13,8 @@ from scripts.pages.markdown import NOTICE
 
 INTRODUCTION = """
 Results go to standard output, everything else to standard error. `--json` prints one JSON value instead of text. An
-execution may be named by its id, by the first characters of it, or by `last`, the newest one.
+execution may be named by its id, by the first characters of it, or by `last`: the newest that no
+workflow started (name a child by its id).
 
 In JSON an execution has an `id` and a `state`, as [over HTTP](../server.md#names), and what refers to one says
 `execution`. The earlier names are also printed until 0.2: `execution_id` for `id` and `execution`, `status` for

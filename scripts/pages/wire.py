@@ -8,6 +8,7 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
+from dalsegno.adapters.rabbitmq.tasks import MARKER
 from dalsegno.adapters.rabbitmq.topology import DEAD, DEAD_LETTER_EXCHANGE, EXCHANGE, Queue, fixed_queues
 from scripts.pages.markdown import NOTICE, code, table
 
@@ -35,7 +36,8 @@ differs.
 RABBITMQ_RULES = f"""
 `{DEAD_LETTER_EXCHANGE}` is a durable fanout exchange bound to `{DEAD}`. Work of a queue of yours, `gpu`, travels
 through `workflow.execution.q.gpu`, with the arguments of `workflow.execution`. Tasks of a queue travel through
-`tasks.<queue>`, and results return to `workflow.results`; both are durable.
+`tasks.<queue>`, and results return to `workflow.results`; both are durable. `{MARKER}` is durable too and
+stays empty: where it is missing, RabbitMQ has lost what it held, and tasks that were handed out are handed out again.
 
 What Dal Segno publishes is persistent, mandatory and confirmed, and carries a `traceparent`. A message that comes in
 is acknowledged after the commit that took it in. Only workers of Dal Segno read `workflow.execution`: another program

@@ -117,7 +117,13 @@ def validated(given: Given, catalog: Catalog, meter: Meter | None = None) -> Che
         compiled = _graph(given, catalog, given.name, meter)
     except InvalidDefinition as error:
         return Checked(False, "graph", None, [_place(each) for each in error.findings])
-    return Checked(True, "graph", _shown(compiled.plan.name), [_place(each) for each in compiled.warnings])
+    name, refused = _shown(compiled.plan.name), []
+    if compiled.plan.triggers:
+        from dalsegno.admin.triggers import refused_by_deploy  # noqa: PLC0415 - only graphs with triggers need it
+
+        refused = refused_by_deploy(compiled.plan, is_light=meter is not None)
+    found = [*map(_place, refused), *map(_place, compiled.warnings)]
+    return Checked(not refused, "graph", name, found)
 
 
 def validation(given: Given, catalog: Catalog, meter: Meter | None = None) -> dict[str, Any]:

@@ -192,7 +192,7 @@ class Computer:
         runner.only_renders = True
         self._steps = Steps(port, storage, definitions, loader, runner, setting.items_per_commit, limits)
         script_log: Callable[[str, str, str], None] = lambda execution, level, text: parent.log(  # noqa: E731
-            execution, "script", level, text
+            execution, "workflow", level, text
         )
         self._scripts = ScriptSteps(
             port,

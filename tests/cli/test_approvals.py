@@ -289,3 +289,14 @@ def test_questions_of_a_child_are_found_at_its_parent(invoke: Invoke, folder: Pa
     done = invoke("reject", parent, "--by", "bo")
     assert (done.exit_code, done.stdout) == (0, f"rejected 'gate' of {child}\n"), done.output
     assert json.loads(invoke("resume", parent, "--json").stdout)["output"]["by"] == "bo"
+
+
+def test_execution_that_asks_is_named_where_another_one_was_meant(
+    invoke: Invoke, folder: Path, refund: str
+) -> None:
+    write(folder, hello_yaml=HELLO)
+    invoke("run", "hello.yaml")
+    refused = invoke("approve", "last")
+    assert refused.exit_code != 0
+    said = " ".join(refused.stderr.split())
+    assert f"is not waiting for a decision; these are: {refund} ('gate' of refund)" in said

@@ -158,3 +158,15 @@ def redis_check(invoke: Invoke, url: str) -> tuple[str, str]:
     told = json.loads(invoke("doctor", "--json", "--redis", url).stdout)
     found = next(check for check in told["checks"] if check["name"] == "Redis")
     return found["status"], found["detail"]
+
+
+@pytest.mark.parametrize("command", ["ls", "show", "why", "task ls", "schedule show", "keys ls", "validate"])
+def test_commands_that_only_read_the_store_take_no_broker(invoke: Invoke, command: str) -> None:
+    for option in ("--broker", "--redis"):
+        refused = invoke(*command.split(), option, "redis://localhost")
+        assert (refused.exit_code, f"No such option: {option}" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["signal", "dead ls", "approve", "schedule trigger", "task complete"])
+def test_commands_that_bring_work_to_workers_take_a_broker(invoke: Invoke, command: str) -> None:
+    assert "--broker" in invoke(*command.split(), "--help").stdout

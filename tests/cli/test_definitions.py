@@ -146,3 +146,51 @@ def test_order_example_runs(invoke: Invoke) -> None:
     (orders,) = [file for file in EXAMPLES if file.stem == "orders"]
     told = json.loads(invoke("run", str(orders), "--store", "memory:", "--json").stdout)
     assert [order["pays"] for order in told["output"]] == [810, 40]
+
+
+SCHEDULED = """\
+name: nightly
+input_schema: {type: object, required: [shop]}
+nodes:
+  - {id: at-two, type: schedule, parameters: {cron: "0 2 * * *"}}
+  - {id: one, type: webhook, parameters: {path: /same}}
+  - {id: two, type: WebhookTrigger, parameters: {path: same/, method: get}}
+  - {id: say, type: log, parameters: {message: hi}}
+edges: [{src: at-two, dst: say}, {src: one, dst: say}, {src: two, dst: say}]
+"""
+
+
+def test_validate_finds_what_a_deploy_refuses_of_triggers(invoke: Invoke, folder: Path) -> None:
+    write(folder, nightly_yaml=SCHEDULED)
+    found = json.loads(invoke("validate", "nightly.yaml", "--json").stdout)
+    assert found["valid"] is False
+    assert [(each["rule"], each["line"]) for each in found["findings"]] == [
+        ("schedule-input", 2),
+        ("webhook-method", 3),
+        ("webhook-path", 3),
+    ]
+    assert "'shop' is a required property" in found["findings"][0]["message"]
+    refused = invoke("deploy", "nightly.yaml")
+    assert refused.exit_code == 2
+
+    write(folder, nightly_yaml=SCHEDULED.replace("required: [shop]", "properties: {}"))
+    still = json.loads(invoke("validate", "nightly.yaml", "--json").stdout)["findings"]
+    assert [each["rule"] for each in still] == ["webhook-method", "webhook-path"]
+
+
+BRACES = """\
+name: braces
+nodes:
+  - {id: a, type: log, parameters: {message: "$trigger.x ?? []"}}
+  - {id: b, type: log, parameters: {message: "{{ $trigger.x ?? [] }}"}}
+  - {id: c, type: log, parameters: {message: "$trigger.x - $trigger.y"}}
+  - {id: d, type: log, parameters: {message: "$trigger.x == what?"}}
+"""
+
+
+def test_validate_warns_of_an_expression_without_braces(invoke: Invoke, folder: Path) -> None:
+    write(folder, braces_yaml=BRACES)
+    found = json.loads(invoke("validate", "braces.yaml", "--json").stdout)
+    [warning] = found["findings"]
+    assert (warning["rule"], warning["line"], warning["severity"]) == ("missing-braces", 3, "warning")
+    assert "write {{ $trigger.x ?? [] }}" in warning["message"]

@@ -138,3 +138,8 @@ def test_a_worker_that_fell_silent_elsewhere_is_told(invoke: Invoke, folder: Pat
     [wait] = json.loads(invoke("why", execution, "--store", store, "--json").stdout)["waits"]
     assert wait["kind"] == "lost"
     assert wait["sentence"].startswith("node 'it' was running (attempt 1); its worker elsewhere is dead")
+    [task] = json.loads(invoke("task", "ls", execution, "--store", store, "--json").stdout)["tasks"]
+    assert task["lost"].startswith("its worker elsewhere is dead")
+    for command in (("task", "ls"), ("task", "show", task["id"])):
+        listed = invoke(*command, "--store", store).stdout
+        assert "task 'dig' at node 'it' of digs: its worker elsewhere is dead; its lease expired at" in listed

@@ -146,6 +146,20 @@ def event(kind: Any, node: str = "", seq: int = 1, **data: Any) -> Event:
             event("TaskRetrying", "charge", error={"message": "no"}, attempt=1, retry_at=103.0),
             "charge failed: no; attempt 2 follows in 3 s",
         ),
+        (
+            event(
+                "TaskFailed",
+                "charge",
+                error={"message": "'count'", "code": "TASK_FAILED", "type": "KeyError"},
+            ),
+            "charge failed: KeyError: 'count'",
+        ),
+        (
+            event(
+                "TaskFailed", "charge", error={"message": "", "code": "TASK_FAILED", "type": "AssertionError"}
+            ),
+            "charge failed: AssertionError",
+        ),
         (event("TaskHandedOver", "mail", execution="x1"), "mail continues as execution x1"),
         (event("TimerFired"), "a timer fired"),
         (event("TimerFired", "go", signal=True), "signal go did not arrive in time"),

@@ -156,9 +156,9 @@ def test_log_goes_to_the_log_with_its_level(stage: Stage, caplog: pytest.LogCapt
         (record.levelname, record.getMessage()) for record in caplog.records if record.name == "dalsegno.log"
     ]
     assert told == [
-        ("INFO", f'{ended.id} script: a {{"n":1}}'),
-        ("WARNING", f"{ended.id} script: careful"),
-        ("INFO", f"{ended.id} script: b"),
+        ("INFO", f'{ended.id} workflow: a {{"n":1}}'),
+        ("WARNING", f"{ended.id} workflow: careful"),
+        ("INFO", f"{ended.id} workflow: b"),
     ]
 
 

@@ -171,3 +171,20 @@ async def test_the_text_of_a_removed_definition_is_gone(http: httpx.AsyncClient)
 
     await http.post("/v1/definitions", json={"document": document})
     assert "#" not in (await http.get("/v1/definitions/commented")).json()["source"]
+
+
+async def test_validation_finds_what_a_deploy_refuses_of_triggers(http: httpx.AsyncClient) -> None:
+    nightly = {
+        "name": "nightly",
+        "input_schema": {"type": "object", "required": ["shop"]},
+        "nodes": [
+            {"id": "at-two", "type": "schedule", "parameters": {"cron": "0 2 * * *"}},
+            {"id": "say", "type": "log", "parameters": {"message": "hi"}},
+        ],
+        "edges": [{"src": "at-two", "dst": "say"}],
+    }
+    checked = (await http.post("/v1/definitions/validate", json=nightly)).json()
+    assert checked["valid"] is False
+    [finding] = checked["findings"]
+    assert (finding["pointer"], finding["rule"]) == ("/input_schema", "schedule-input")
+    assert (await http.post("/v1/definitions", json=nightly)).status_code == 422

@@ -166,6 +166,9 @@ async def test_a_schedule_says_its_timing_once(
     refused = await http.put("/v1/schedules/n", json={"workflow": "told", **given})
     assert refused.status_code == 422
     assert refused.json()["detail"].startswith(place)
+    [finding] = refused.json()["findings"]
+    assert finding["pointer"] == place
+    assert refused.json()["detail"] == f"{place}: {finding['message']}"
     if place != "/body/version":
         assert "'0 2 * * *', '@daily', or an interval such as 'every 15m'" in refused.json()["detail"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import Any, Literal
@@ -27,7 +27,11 @@ from dalsegno.engine.schedules.request import NewSchedule
 from dalsegno.engine.schedules.schedules import ScheduleRecords
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.subprocesses.job_pool import payload_problems
-from dalsegno.errors import Conflict, InvalidInput, NotFound
+from dalsegno.errors import Conflict, Finding, InvalidInput, NotFound
+from dalsegno.graph.documents.document import LIGHT_SCHEMA_STEPS, SCHEMA_STEPS
+from dalsegno.graph.json_schema.shape import found_within
+from dalsegno.graph.plan import Plan
+from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.definition import Definition, DeployedTrigger, TriggerStatus, is_part
 from dalsegno.model.execution import ENDED
 from dalsegno.ports.node import NodeTypes
@@ -266,9 +270,7 @@ class Triggers:
     async def _webhook(self, workflow: str, made: Made, node: str, parameters: Any) -> Change:
         method, path = parameters.method, parameters.path.strip("/")
         if method not in METHODS:
-            raise InvalidInput(
-                f"a webhook takes {', '.join(METHODS)}, not {method}: everything that opens an address uses GET"
-            )
+            raise InvalidInput(_unfit_method(method))
         name = _webhook_id(workflow, node)
         before = await self.webhooks.find(name)
         if before is not None and await self._is_foreign(workflow, "webhook", name, made):
@@ -311,11 +313,8 @@ class Triggers:
         offload = self.schedules.definitions.offload
         problems = await payload_problems(document.input_schema, b"{}", self.limits, offload)
         if problems:
-            lines = "\n".join(f"{pointer or '/'}: {message}" for pointer, message in problems)
-            raise InvalidInput(
-                f"a schedule node starts '{workflow}' with the input {{}}, which does not fit its input_schema; allow "
-                f"that, or add a schedule with an input instead of the node:\n{lines}"
-            )
+            lines = [f"{pointer or '/'}: {message}" for pointer, message in problems]
+            raise InvalidInput(_unfit_input(workflow, lines))
 
     # -- changes --------------------------------------------------------------------------------------------------
 
@@ -360,6 +359,56 @@ def settle_when_deployed(engine: Engine) -> None:
     engine.client.settle_triggers = settle
 
 
+def refused_by_deploy(plan: Plan, *, is_light: bool = False) -> list[Finding]:
+    """Return what a deploy refuses of the trigger nodes, whatever the store contains. Raises Heavy if a light check
+    is not enough."""
+    nodes = [node for node in map(plan.nodes.__getitem__, plan.triggers) if node.type in KINDS]
+    found: list[Finding] = []
+    if plan.input_schema and any(node.type == "schedule" for node in nodes):
+        problems = found_within(
+            plan.input_schema, {}, LIGHT_SCHEMA_STEPS if is_light else SCHEMA_STEPS, is_light=is_light
+        )
+        if problems is None and is_light:
+            raise Heavy
+        lines = [f"{each.pointer or '/'}: {each.message}" for each in problems or ()]
+        if lines:
+            found.append(Finding("/input_schema", "schedule-input", _unfit_input(plan.name, lines)))
+    paths: dict[str, str] = {}
+    for node in nodes:
+        if node.type != "webhook":
+            continue
+        method, path = (
+            str(node.parameters.raw.get("method", METHODS[0])).upper(),
+            _path_of(node.parameters.raw),
+        )
+        if method not in METHODS:
+            found.append(Finding("/nodes", "webhook-method", f"node '{node.id}': {_unfit_method(method)}"))
+        if path in paths:
+            found.append(Finding("/nodes", "webhook-path", _same_path(paths[path], node.id, path)))
+        paths[path] = node.id
+    return found
+
+
+def _path_of(parameters: Mapping[str, Any]) -> str:
+    return str(parameters.get("path", "")).strip("/")
+
+
+def _unfit_input(workflow: str, lines: Iterable[str]) -> str:
+    said = "\n".join(lines)
+    return (
+        f"a schedule node starts '{workflow}' with the input {{}}, which does not fit its input_schema; allow "
+        f"that, or add a schedule with an input instead of the node:\n{said}"
+    )
+
+
+def _unfit_method(method: str) -> str:
+    return f"a webhook takes {', '.join(METHODS)}, not {method}: everything that opens an address uses GET"
+
+
+def _same_path(one: str | None, other: str | None, path: str) -> str:
+    return f"the webhook nodes '{one}' and '{other}' have the same path '{path}': it belongs to one of them"
+
+
 def _document_of(kind: str, source: bytes) -> _Document:
     """Return the nodes of a graph. Scripts and Python workflows have no trigger nodes."""
     return msgspec.json.decode(source, type=_Document) if kind == "graph" else _Document()
@@ -371,10 +420,7 @@ def _refuse_same_paths(changes: Iterable[Change]) -> None:
         if each.webhook is None:
             continue
         if each.webhook.path in nodes:
-            raise InvalidInput(
-                f"the webhook nodes '{nodes[each.webhook.path]}' and '{each.node}' have the same path "
-                f"'{each.webhook.path}': it belongs to one of them"
-            )
+            raise InvalidInput(_same_path(nodes[each.webhook.path], each.node, each.webhook.path))
         nodes[each.webhook.path] = each.node
 
 

@@ -57,9 +57,15 @@ SERVER_OPTIONS = {
         "URL of the Redis that other programs use. Default: DALSEGNO_REDIS, else the broker if it is Redis.",
     ),
 }
-"""Options of every command that opens a store, besides ``--store``, with the variable that each overrides."""
-WITHOUT_SERVERS = ("migrate", "backup")
-"""Commands that work on the store's tables or file only."""
+"""Options of the commands that run or change work, besides ``--store``, with the variable that each overrides."""
+WITHOUT_SERVERS = frozenset(
+    (
+        *("alerts ls", "approvals", "backup", "credentials ls", "keys ls", "limits ls", "ls", "migrate"),
+        *("schedule ls", "schedule show", "show", "snapshots status", "task ls", "task show", "validate"),
+        *("versions", "watch", "webhook ls", "why", "workers", "workflows"),
+    )
+)
+"""Commands that use the store only: a broker holds nothing that they show."""
 
 
 def command_group(name: str, help: str) -> typer.Typer:
@@ -114,11 +120,12 @@ class Commands(TyperGroup):
                     formatter.write_dl(rows)
 
 
-def add_server_options(group: TyperGroup) -> None:
-    """Add ``--broker`` and ``--redis`` to the commands of the group that have ``--store``."""
-    for name, command in group.commands.items():
+def add_server_options(group: TyperGroup, prefix: str = "") -> None:
+    """Add ``--broker`` and ``--redis`` to the commands of the group that have ``--store`` and bring work to workers."""
+    for each, command in group.commands.items():
+        name = prefix + each
         if isinstance(command, TyperGroup):
-            add_server_options(command)
+            add_server_options(command, f"{name} ")
             continue
         names = [parameter.name for parameter in command.params]
         if "store" in names and "broker" not in names and name not in WITHOUT_SERVERS:

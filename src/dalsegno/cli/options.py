@@ -76,7 +76,7 @@ ExecutionId: TypeAlias = Annotated[
     str,
     typer.Argument(
         metavar="EXECUTION",
-        help="Id of the execution, its first characters, or `last` for the newest.",
+        help="Id of the execution, its first characters, or `last`: the newest that no workflow started.",
         show_default=False,
     ),
 ]

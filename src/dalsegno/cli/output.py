@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -172,6 +173,16 @@ def iso(at: float | None) -> str | None:
     return (
         datetime.fromtimestamp(at).astimezone().isoformat(timespec="milliseconds") if at is not None else None
     )
+
+
+def error_text(error: Any) -> str:
+    """Return what an event says of an error: that of user code with its class, because `'count'` alone says little."""
+    if not isinstance(error, Mapping):
+        return ""
+    message, kind = str(error.get("message", "")), str(error.get("type", ""))
+    if error.get("code") not in ("TASK_FAILED", "NODE_FAILED") or kind in ("", "Error", "NodeError"):
+        return message
+    return f"{kind}: {message}" if message else kind
 
 
 def state_text(console: Console, state: str) -> str:

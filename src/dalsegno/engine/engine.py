@@ -128,7 +128,7 @@ class Engine:
         self.declarations = RemoteDeclarations(stack.records, stack.clock)
         waits = self.settings.missing_tasks == "wait"
         missing = MissingTasks(stack.ledger.now) if waits else None
-        log = lambda execution, level, message: self._log(execution, "script", level, message)  # noqa: E731 - a sink
+        log = lambda execution, level, message: self._log(execution, "workflow", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
         self.scripts = ScriptSteps(
             stack.ledger,

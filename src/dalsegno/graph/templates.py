@@ -127,6 +127,11 @@ class Template:
         self._texts = texts
 
     @property
+    def strings(self) -> tuple[tuple[str, str], ...]:
+        """Return every string that contains expressions, with its JSON pointer."""
+        return tuple((text.pointer, text.expression.source) for text in self._texts)
+
+    @property
     def references(self) -> tuple[TemplateReference, ...]:
         """Return every mention of a root, with its place."""
         return tuple(

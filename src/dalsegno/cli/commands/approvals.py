@@ -115,7 +115,7 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
         from dalsegno.cli.documents import read_payload
         from dalsegno.cli.output import emit, reference_names
         from dalsegno.cli.target.target import find_execution, reached, where_to
-        from dalsegno.cli.views.approvals import UnfitData, form_asked, meant, with_own_hint
+        from dalsegno.cli.views.approvals import NAMED, UnfitData, form_asked, meant, with_own_hint
         from dalsegno.errors import InvalidInput
 
         carried = read_payload(data, "data")
@@ -127,7 +127,9 @@ def _deciding(decision: str, verb: str, help: str, app: typer.Typer) -> None:
                 with with_own_hint():
                     asked = node
                     if asked is None:
-                        found, asked = meant(await client.approvals(found), found)
+                        of_it = await client.approvals(found)
+                        others = await client.pending_approvals(None, NAMED) if not of_it else []
+                        found, asked = meant(of_it, found, others)
                     try:
                         await client.decide(found, asked, decision, carried, by, index or None, comment)
                     except InvalidInput as error:

@@ -20,7 +20,7 @@ from dalsegno.cli.live.graph_view import TreeView
 from dalsegno.cli.live.script_progress import ScriptMoment, ScriptProgress, event_data
 from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command, countdown
-from dalsegno.cli.output import span, stderr
+from dalsegno.cli.output import error_text, span, stderr
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.approvals import next_program_steps, next_steps
 from dalsegno.cli.views.executions import by_hand, changed_tags
@@ -65,11 +65,6 @@ def _next_wait(data: Mapping[str, Any]) -> list[str]:
     )
 
 
-def message_of(data: Mapping[str, Any]) -> str:
-    error = data.get("error")
-    return str(error.get("message", "")) if isinstance(error, Mapping) else ""
-
-
 def _suspended(event: Event, data: Mapping[str, Any]) -> str:
     return f"line {data.get('line', '?')}: waits for {event.node or 'something'}"
 
@@ -83,13 +78,14 @@ def _completed(event: Event, data: Mapping[str, Any]) -> str:
 
 
 def _failed(event: Event, data: Mapping[str, Any]) -> str:
-    return f"{display_name(event.node)} failed: {message_of(data)}"
+    return f"{display_name(event.node)} failed: {error_text(data.get('error'))}"
 
 
 def _retrying(event: Event, data: Mapping[str, Any]) -> str:
     due = data.get("retry_at")
     left = f" in {countdown(due - event.at)}" if isinstance(due, float | int) else ""
-    return f"{display_name(event.node)} failed: {message_of(data)}; attempt {data.get('attempt', 1) + 1} follows{left}"
+    said = f"{display_name(event.node)} failed: {error_text(data.get('error'))}"
+    return f"{said}; attempt {data.get('attempt', 1) + 1} follows{left}"
 
 
 def _timer(event: Event, _data: Mapping[str, Any]) -> str:
@@ -97,7 +93,7 @@ def _timer(event: Event, _data: Mapping[str, Any]) -> str:
 
 
 def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
-    message = message_of(data)
+    message = error_text(data.get("error"))
     return f"workflow {event.node} failed: {message}" if message else f"workflow {event.node} completed"
 
 

@@ -23,6 +23,8 @@ from dalsegno.engine.operations.approvals import Approval
 from dalsegno.errors import Conflict, InvalidInput
 
 HINT = "`dalsegno approvals` lists the open decisions."
+NAMED = 3
+"""Other executions that a refusal names."""
 
 
 class NotOpen(Conflict):
@@ -134,11 +136,16 @@ def _about(approval: Approval, now: float) -> str:
     return "; ".join(parts)
 
 
-def meant(found: Sequence[Approval], execution: str) -> tuple[str, str]:
-    """Return the execution and node of the only pending request, if no node was named. It may be a child's request."""
+def meant(found: Sequence[Approval], execution: str, others: Sequence[Approval] = ()) -> tuple[str, str]:
+    """Return the execution and node of the only pending request, if no node was named. It may be a child's request.
+
+    ``others``: requests of other executions, named if this one waits for none.
+    """
     places = list(dict.fromkeys((approval.execution, approval.node) for approval in found))
     if not places:
-        raise NotOpen(f"execution {execution} is not waiting for a decision")
+        asking = ", ".join(f"{each.execution} ('{each.node}' of {each.workflow})" for each in others[:NAMED])
+        elsewhere = f"; these are: {asking}" if asking else ""
+        raise NotOpen(f"execution {execution} is not waiting for a decision{elsewhere}")
     if len({asking for asking, _ in places}) > 1:
         listed = ", ".join(f"'{node}' of {asking}" for asking, node in places)
         raise Refusal(f"execution {execution} waits for several decisions: at {listed}", HINT)

@@ -16,13 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from dalsegno.admin.triggers import refused_by_deploy
 from dalsegno.app import App
 from dalsegno.cli.deploy import Deployed, check_tasks, compile_document
 from dalsegno.cli.documents import Document, read_document
 from dalsegno.cli.errors import InvalidDocument, Refusal, UnfitFunction, Unknown
 from dalsegno.cli.modules import PYTHON, workflows_in
 from dalsegno.cli.output import print_table, several, signs_for, stdout
-from dalsegno.cli.programs import check_script, show_findings
+from dalsegno.cli.programs import check_script, located, show_findings
 from dalsegno.cli.target.stores import server_of
 from dalsegno.cli.target.target import make_app, opened, own_program
 from dalsegno.engine.operations.diff import FieldChange, GraphChanges, PartChange, TextChanges
@@ -143,7 +144,8 @@ def _graph(document: Document, app: App, tasks: bool) -> Check:
     if tasks:
         warnings += check_tasks(app, document, compiled)
     size = several(len(compiled.plan.nodes), "node")
-    return Check(document.file, True, compiled.plan.name, "graph", size, warnings)
+    refused = located(refused_by_deploy(compiled.plan), document.text) if compiled.plan.triggers else []
+    return Check(document.file, not refused, compiled.plan.name, "graph", size, [*refused, *warnings])
 
 
 def _script(document: Document, app: App, tasks: bool) -> Check:

@@ -13,6 +13,7 @@ from rich.text import Text
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import (
     STYLES,
+    error_text,
     execution_names,
     iso,
     moment,
@@ -123,8 +124,7 @@ def _about(event: Event, name: str) -> str:
     count = f" {event.arrived}/{event.expected}" if event.expected is not None else ""
     data = msgspec.json.decode(event.data) if event.data is not None else {}
     data = data if isinstance(data, dict) else {}
-    error = data.get("error")
-    said = str(error.get("message", "")) if isinstance(error, dict) else changed_tags(data)
+    said = error_text(data.get("error")) or changed_tags(data)
     line = f" (line {data['line']})" if data.get("line") else ""
     # An event of the whole execution names no node.
     about = f"{name}{item}{count}{line}".strip()

@@ -46,6 +46,8 @@ def _what(task: OpenTask) -> str:
 
 
 def _state(task: OpenTask) -> str:
+    if task.lost is not None:
+        return task.lost
     if task.state == "running":
         return f"held by {task.holder}" if task.holder else "running"
     if task.state == "queued":

@@ -7,7 +7,7 @@ applied, and the other is rejected as too late.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from copy import copy
 from typing import Any, Literal
 from uuid import uuid4
@@ -40,7 +40,7 @@ from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Task, fitting_output
 from dalsegno.engine.subprocesses.job_pool import output_problems
-from dalsegno.engine.worker.directory import remote_worker_of
+from dalsegno.engine.worker.directory import lost_workers, remote_worker_of
 from dalsegno.errors import Conflict, Finding, InvalidInput, NotFound
 from dalsegno.graph.plan import Node
 from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionKind, ExecutionView
@@ -50,6 +50,7 @@ from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused
 from dalsegno.ports.archive import ExecutionFilter
+from dalsegno.ports.ledger import WorkerView
 from dalsegno.ports.node import NodeError
 
 MOST_LOOKS = 20
@@ -94,6 +95,8 @@ class OpenTask(Struct, frozen=True):
     """JSON Schema of the output of a remote task."""
     input: Any = None
     """Only set when a single task is shown."""
+    lost: str | None = None
+    """Why its holder will not finish it, as a sentence; None while the holder lives."""
 
 
 class Page(Struct, frozen=True):
@@ -142,11 +145,12 @@ class ByHand:
         """
         if execution is not None:
             view = await self.client.outline(execution)
-            return Page(await self._open(view, queue), None)
+            return Page(await self._open(view, queue, await self.ledger.workers()), None)
         found: list[OpenTask] = []
+        workers = await self.ledger.workers()
         looked = 0
         async for view in self._unfinished(after):
-            found += await self._open(view, queue)
+            found += await self._open(view, queue, workers)
             looked += 1
             if len(found) >= limit or looked >= LOOKED_AT:
                 return Page(found, view.id)
@@ -159,11 +163,13 @@ class ByHand:
                 yield view
             before = page[-1].id
 
-    async def _open(self, view: ExecutionView, queue: str | None) -> list[OpenTask]:
+    async def _open(
+        self, view: ExecutionView, queue: str | None, workers: Sequence[WorkerView]
+    ) -> list[OpenTask]:
         inspection = await self.ledger.inspect(view.id) if view.state not in ENDED else None
         tokens = inspection.tokens if inspection is not None else ()
         return [
-            await self._shown(await self._known(inspection, token))
+            await self._shown(await self._known(inspection, token), workers)
             for token in tokens
             if inspection is not None and is_settleable(token) and queue in (None, token.queue)
         ]
@@ -171,13 +177,15 @@ class ByHand:
     async def show(self, id: str) -> OpenTask:
         """Return a task with its input, if that can be determined without running anything."""
         found = await self._find(id)
-        shown = await self._shown(found)
+        shown = await self._shown(found, await self.ledger.workers())
         return replace(shown, input=await self._input(found))
 
-    async def _shown(self, found: _Found) -> OpenTask:
+    async def _shown(self, found: _Found, workers: Sequence[WorkerView] = ()) -> OpenTask:
+        """Describe a task. ``workers``: all of the store, to tell whether its holder lives."""
         token = found.token
         declared = await self._declared(found.task)
         owner = token.owner if token.state == "leased" else None
+        lost = lost_workers(workers, found.inspection, self.ledger.now()).get(owner) if owner else None
         return OpenTask(
             id=found.id,
             execution=found.lease.execution,
@@ -192,6 +200,7 @@ class ByHand:
             is_remote=declared is not None,
             docs=declared.docs if declared is not None else "",
             returns=declared.returns if declared is not None else None,
+            lost=lost.sentence if lost is not None else None,
         )
 
     async def _input(self, found: _Found) -> Any:

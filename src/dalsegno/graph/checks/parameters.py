@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +19,8 @@ from dalsegno.lang import Expression, ExpressionError, RootNames, compile_condit
 from dalsegno.lang.runtime.limits import Meter
 
 START_PAYLOAD = "$trigger"
+OPERATOR = re.compile(r"\?\?|[=!]=|<=|>=|&&|\|\|")
+"""Operators that texts seldom contain."""
 
 
 def root_names(draft: Draft, provided: Iterable[str] = ()) -> RootNames:
@@ -110,13 +114,28 @@ class ParameterCompiler:
 
     def _template(self, value: Any, names: RootNames, pointer: str, *, condition: bool) -> Template:
         try:
-            return compile_template(value, names, pointer, condition=condition)
+            template = compile_template(value, names, pointer, condition=condition)
+            self._warn_of_missing_braces(template, names)
+            return template
         except TemplateErrors as problems:
             for place, error in problems.errors:
                 self._report.error(place, "bad-expression", describe(error))
         except ExpressionError as error:
             self._report.error(pointer, "bad-expression", describe(error))
         return self._nothing
+
+    def _warn_of_missing_braces(self, template: Template, names: RootNames) -> None:
+        """Warn of texts such as ``$a.list ?? []``: without braces only the reference in them is replaced."""
+        for pointer, source in () if self._report.is_stored else template.strings:
+            if not source.startswith("$") or "{{" in source or not OPERATOR.search(source):
+                continue
+            with suppress(ExpressionError):
+                compile_expression(source, names=names)
+                message = (
+                    f"This is a text in which only the reference is replaced: write {{{{ {source} }}}} for the value "
+                    "of the expression."
+                )
+                self._report.warn(pointer, "missing-braces", message)
 
     def _expression(
         self, node: DraftNode, key: str, kind: ParameterKind, names: RootNames

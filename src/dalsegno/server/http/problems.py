@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -60,6 +61,9 @@ LONGEST_DETAIL = 4_000
 LONGEST_MESSAGE = 1_000
 LONGEST_POINTER = 500
 """Characters: a refusal quotes parts of the request, and must not become many times as large."""
+
+FIELD_FIRST = re.compile(r"(/(?:body|query|path)/[^\s:]+):? (.+)", re.DOTALL)
+"""A refusal of one field of a request begins with its pointer: ``/body/timing: say when it starts``."""
 
 STATUSES: dict[type[DalSegnoError], int] = {
     InvalidDefinition: 422,
@@ -256,6 +260,12 @@ def _places(error: DalSegnoError) -> list[Place]:
     if isinstance(error, FlowSyntaxError):
         return [
             Place(pointer="", message=_message_of(error), rule="syntax", line=error.line, column=error.column)
+        ]
+    if isinstance(error, InvalidInput) and not error.findings and (found := FIELD_FIRST.match(str(error))):
+        return [
+            Place(
+                pointer=_shortened(found[1], LONGEST_POINTER), message=_shortened(found[2], LONGEST_MESSAGE)
+            )
         ]
     if isinstance(error, InvalidDefinition | InvalidInput):
         return [

@@ -240,6 +240,7 @@ _TASK: dict[str, Any] = {
     "docs": "Prints a certificate.",
     "returns": {"type": "object", "properties": {"number": {"type": "integer"}}},
     "input": "Ada",
+    "lost": None,
 }
 
 
@@ -265,6 +266,10 @@ class OpenTaskInfo(BaseModel):
     docs: str = Field(description="Description from the declaration of a remote task.")
     returns: dict[str, Any] | None = Field(description="JSON Schema of the output of a remote task.")
     input: Any = Field(default=None, description="Input of the task; only for a single task.")
+    lost: str | None = Field(
+        default=None,
+        description="Why its holder will not finish it, as a sentence; null while the holder lives.",
+    )
 
     @staticmethod
     def of(task: OpenTask) -> OpenTaskInfo:
