@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from bench.hostile.attacks import Attacker, Findings
-from bench.hostile.verdict import complaints
+from bench.hostile.run import NOT_MEASURED
+from bench.hostile.verdict import Bounds, complaints, measured_p99
 from bench.hostile.wire import Reply, Wire
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,7 @@ def test_a_run_within_all_bounds_is_good() -> None:
         ({"honest_failures": ["start 3: 503"]}, "honest executions failed: start 3: 503"),
         ({"honest_executions": 59}, "only 59 of 60 honest executions ended"),
         ({"undisturbed_p99_ms": 251.0}, "p99 of the honest workflow is 251 ms"),
-        ({"undisturbed_executions": 20, "undisturbed_p99_ms": None}, "the host took the cores away"),
+        ({"undisturbed_executions": 2, "undisturbed_p99_ms": 251.0}, "p99 of the honest workflow is 251 ms"),
         ({"memory_mb": {"worker": 401.0}}, "memory of the worker reached 401 MB"),
         ({"disk_mb": [1.0, 2_002.0]}, "the store grew by 2001 MB"),
         ({"wrong_answers": 2, "wrong": ["bodies: 500"]}, "2 answers of 5xx: bodies: 500"),
@@ -61,6 +62,18 @@ def test_a_run_within_all_bounds_is_good() -> None:
 def test_each_broken_bound_is_reported(change: dict[str, Any], complaint: str) -> None:
     [line] = complaints(found(**change))
     assert complaint in line
+
+
+def test_a_latency_is_not_measured_where_the_host_was_away_all_the_time() -> None:
+    away = found(undisturbed_executions=0, undisturbed_p99_ms=None)
+    assert measured_p99(away, Bounds()) is None
+    assert list(complaints(away)) == []
+    assert list(complaints({**away, "tracebacks": 1})) == ["1 tracebacks in the logs"]
+
+
+def test_a_latency_within_the_bound_is_good_whatever_the_host_did() -> None:
+    away = found(p99_ms=250.0, undisturbed_executions=0, undisturbed_p99_ms=None)
+    assert measured_p99(away, Bounds()) == 250.0
 
 
 @pytest.mark.parametrize(
@@ -97,10 +110,10 @@ def test_half_a_minute_of_hostile_requests_breaks_no_bound(store: str, tmp_path:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=270,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode in (0, NOT_MEASURED), done.stdout + done.stderr
     figures = json.loads((tmp_path / "soak" / "figures.json").read_text())
     assert figures["honest_executions"] == 30
     assert figures["hostile_requests"] > 30  # callers give way to all that runs beside them

@@ -58,7 +58,8 @@ def leases_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def application(app: App) -> FastAPI:
-    return create_application(app)
+    """With time for long work also where the machine is busy: it is to end by what it counts."""
+    return create_application(app, ServerSettings(check_seconds=60.0))
 
 
 @pytest.fixture

@@ -9,15 +9,18 @@ from __future__ import annotations
 import abc
 import contextlib
 import ctypes
+import fcntl
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from random import SystemRandom
 from typing import Self
@@ -26,6 +29,9 @@ HOST = "127.0.0.1"
 
 # Below Linux's ephemeral range (32768 and up): while a server is dead, no client socket can take its port.
 _PORTS = range(15_000, 32_000)
+
+_LONGEST_START = 200.0
+"""Seconds. RabbitMQ works six of them, and a host that is busy elsewhere gives it a tenth of a core."""
 
 # PDEATHSIG fires when the *thread* that forked ends, so all servers are started by one thread that lives as long
 # as the process does, whichever thread asked.
@@ -66,7 +72,7 @@ class Server(abc.ABC):
             return
         self._process = _spawner.submit(self._spawn).result()
         try:
-            wait_until(self._ready_or_dead, seconds=60, what=f"{self._name} to start")
+            wait_until(self._ready_or_dead, seconds=_LONGEST_START, what=f"{self._name} to start")
         except TimeoutError as error:
             self.kill()
             raise ServerFailed(f"{error}\n{self._log_end()}") from error
@@ -80,7 +86,7 @@ class Server(abc.ABC):
         family = [self._process.pid, *children_of(self._process.pid)]
         kill_all(family)
         self._process.wait()
-        wait_until(lambda: not any(map(alive, family)), seconds=10, what="killed processes to be gone")
+        wait_until(lambda: not any(map(alive, family)), seconds=60, what="killed processes to be gone")
         self._process = None
 
     def stop(self) -> None:
@@ -156,10 +162,43 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
 
 
+class _Ports:
+    """Ports that this process was given. No other process of tests is given them until this one ends: a server that is
+    dead for a while, or not there yet, finds its port free. A port is a byte of one file, which its process locks."""
+
+    def __init__(self) -> None:
+        self._file = os.open(
+            Path(tempfile.gettempdir(), f"dalsegno-test-ports-{os.getuid()}"), os.O_RDWR | os.O_CREAT, 0o600
+        )
+        self._process = os.getpid()
+        self._given: set[int] = set()
+
+    def take(self, port: int) -> bool:
+        """Return whether the port is ours now, and was not before."""
+        if os.getpid() != self._process:  # the locks belong to the process from which this one was forked
+            self._process, self._given = os.getpid(), set()
+        if port in self._given:
+            return False
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+        except BlockingIOError:
+            return False
+        self._given.add(port)
+        return True
+
+
+@cache
+def _ports() -> _Ports:
+    return _Ports()
+
+
 def free_port() -> int:
+    """A port where nothing listens, which no other call gives while this process lives."""
     random = SystemRandom()
     while True:
         port = random.choice(_PORTS)
+        if not _ports().take(port):
+            continue
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

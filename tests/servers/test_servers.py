@@ -14,7 +14,7 @@ import pytest
 import redis.asyncio
 
 from tests.servers import PostgresServer, RedisServer, ServerFailed
-from tests.servers.process import alive, children_of, wait_until
+from tests.servers.process import _ports, alive, children_of, free_port, wait_until
 from tests.servers.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
@@ -161,3 +161,20 @@ def test_no_server_outlives_a_killed_pytest() -> None:
 
 def test_interrupt_at_the_terminal_does_not_reach_the_servers(private_redis: RedisServer) -> None:
     assert os.getpgid(private_redis.pid) != os.getpgid(0)
+
+
+def test_a_port_is_given_to_one_process_until_that_one_ends() -> None:
+    """A server that was killed finds it free when it starts again."""
+    line = "from tests.servers.process import free_port; print(free_port(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", line], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        port = int(other.stdout.readline())
+        assert not _ports().take(port)
+        other.communicate("\n")
+    assert _ports().take(port)
+    assert not _ports().take(port)
+    given = {free_port() for _ in range(200)}
+    assert len(given) == 200
+    assert port not in given

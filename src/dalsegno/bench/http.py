@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from dalsegno.bench.report import Meter, Report, reported
-from dalsegno.bench.server_process import Line, completed_of, connected, served
+from dalsegno.bench.server_process import Line, all_completed, connected, served
 from dalsegno.bench.workloads import Progress
 
 GRAPH: dict[str, Any] = {
@@ -27,8 +27,6 @@ GRAPH: dict[str, Any] = {
     "output": "$one.n",
 }
 CONNECTIONS = 16
-PATIENCE = 60.0
-"""Seconds after the last start in which all executions must have ended."""
 
 
 async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 60) -> Report:
@@ -38,7 +36,7 @@ async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 
         progress(f"{rate} starts/s for {seconds} s over {CONNECTIONS} connections")
         with Meter() as meter:
             times = await _load(lines, rate, rate * seconds)
-        ended, waited = await _ended(port, rate * seconds, progress)
+        ended, waited = await all_completed(port, GRAPH["name"], rate * seconds, progress)
     late = [each for each in times if each > 1000]
     figures = {
         "asked_per_s": rate,
@@ -70,15 +68,3 @@ async def _load(lines: list[Line], rate: int, count: int) -> list[float]:
 
     await asyncio.gather(*(send(line) for line in lines))
     return times
-
-
-async def _ended(port: int, count: int, progress: Progress) -> tuple[int, float]:
-    """Return how many have completed, counted page by page, and the seconds that this took after the last start."""
-    began = time.perf_counter()
-    while True:
-        found = await completed_of(port, GRAPH["name"])
-        waited = time.perf_counter() - began
-        if found >= count or waited > PATIENCE:
-            return found, waited
-        progress(f"{found:,} of {count:,} have ended")
-        await asyncio.sleep(0.5)

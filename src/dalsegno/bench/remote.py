@@ -12,7 +12,7 @@ from typing import Any
 
 from dalsegno.bench.raw_limits import raw_limits
 from dalsegno.bench.report import Meter, Report, percentile
-from dalsegno.bench.server_process import Line, completed_of, connected, served
+from dalsegno.bench.server_process import PATIENCE, Line, all_completed, connected, served
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import InternalError
 
@@ -25,7 +25,7 @@ GRAPH: dict[str, Any] = {
 }
 STARTERS = 16
 WAIT = 5.0
-"""Seconds that a claim waits for the first task. If no task is answered in that time, one was lost."""
+"""Seconds that a claim waits for the first task. If no task is answered in ``PATIENCE``, one was lost."""
 
 
 async def remote(
@@ -40,7 +40,7 @@ async def remote(
             began = time.perf_counter()
             with Meter() as meter:
                 await asyncio.gather(*(each.work(tasks, crew) for each in crew))
-        completed = await completed_of(port, GRAPH["name"])
+        completed, _ = await all_completed(port, GRAPH["name"], tasks, progress)
     times = [took for each in crew for took in each.times]
     return Report(
         "remote",
@@ -74,16 +74,19 @@ class Worker:
 
     async def work(self, tasks: int, crew: list[Worker]) -> None:
         """Work until all workers together have answered every task."""
+        began, before = time.perf_counter(), 0
         while (done := sum(len(each.times) for each in crew)) < tasks:
+            if done > before:
+                began, before = time.perf_counter(), done
+            elif time.perf_counter() - began > PATIENCE:
+                raise InternalError(
+                    f"nothing happened for {PATIENCE:g} s, and {tasks - done:,} tasks are not done"
+                )
             asked = {"worker": self.name, "queues": [QUEUE], "limit": self.batch, "wait": WAIT}
             found = (await self.line.ask("POST", "/v1/tasks/claim", asked))["tasks"]
             self.claims += 1
             for task in found:
                 await self._answer(task["id"], task["fence"], task["input"])
-            if not found and sum(len(each.times) for each in crew) == done:
-                raise InternalError(
-                    f"nothing happened for {WAIT:g} s, and {tasks - done:,} tasks are not done"
-                )
 
     async def _answer(self, task: str, fence: int, output: object) -> None:
         began = time.perf_counter()

@@ -12,11 +12,12 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Any
 
+from dalsegno.bench.workloads import Progress
 from dalsegno.errors import InternalError
 from dalsegno.wiring import STORE_VARIABLE
 
 PATIENCE = 60.0
-"""Seconds in which a server must listen, with a margin for a busy machine."""
+"""Seconds in which a server must listen, and in which all executions must end, with a margin for a busy machine."""
 
 
 class Line:
@@ -111,3 +112,15 @@ async def completed_of(port: int, workflow: str) -> int:
             cursor = page.get("next") or ""
             if not cursor:
                 return found
+
+
+async def all_completed(port: int, workflow: str, count: int, progress: Progress) -> tuple[int, float]:
+    """Wait for ``count`` completed executions; give how many there are, and the seconds that this took."""
+    began = time.perf_counter()
+    while True:
+        found = await completed_of(port, workflow)
+        waited = time.perf_counter() - began
+        if found >= count or waited > PATIENCE:
+            return found, waited
+        progress(f"{found:,} of {count:,} have ended")
+        await asyncio.sleep(0.5)

@@ -429,7 +429,7 @@ async def test_killed_rabbitmq_is_done_without_and_found_again(
 
     rabbitmq_server.start()
 
-    await come_about(lambda: broker.sender.may_send() and broker.receiver.is_ready, "the connections", 3.0)
+    await come_about(lambda: broker.sender.may_send() and broker.receiver.is_ready, "the connections")
     assert ready
     [applied] = await rig.stack.apply(start("second", token("c")))
     await broker.announce(applied.ready)
