@@ -236,6 +236,7 @@ async def test_metrics_look_at_the_store_once_at_a_time_and_no_more_when_the_ser
     async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
         monkeypatch.setattr(app.client.stack.ledger, "queues", driver.look)
         services = ServerServices(app, ServerSettings())
+        services.use(app.engine)
         for _ in range(3):
             assert b"dalsegno_store_up 0.0" in await metrics.exposition(services)
         assert (driver.asked, driver.gave_up) == (1, False)
@@ -250,7 +251,8 @@ async def test_keys_are_read_once_at_a_time_and_no_more_when_the_server_stops(
     driver = Stubborn()
     monkeypatch.setattr(KeyRecords, "all", lambda _: driver.look())
     async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
-        authenticator = Authenticator(app, ServerSettings())
+        authenticator = Authenticator(ServerSettings())
+        authenticator.use(app.client.stack)
         for _ in range(3):
             with pytest.raises(Unavailable, match="did not return the keys"):
                 await authenticator.keys(0.05)

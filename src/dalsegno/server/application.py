@@ -205,9 +205,10 @@ def create_application(
     @asynccontextmanager
     async def lifespan(application: FastAPI) -> AsyncIterator[None]:
         async with app.running(worker=roles.worker, scheduler=roles.scheduler):
+            services.use(app.engine)
             application.state.services = services
-            app.client.offload.configure(checks_of(settings))
-            app.client.launcher.announce = will_make
+            services.client.offload.configure(checks_of(settings))
+            services.client.launcher.announce = will_make
             warm_up(app.registry, LOADED_LATER)
             async with (
                 running_tasks(services),

@@ -120,15 +120,17 @@ SHARE = 0.75
 
 @dataclass(slots=True)
 class ServerServices:
-    """The services of one server. Created once, available at ``request.app.state.services``."""
+    """The services of one server, available at ``request.app.state.services``. Created once; usable after ``use``."""
 
     app: App
     settings: ServerSettings
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the server is asked to stop: all calls that wait for events (event streams, long polls) end."""
 
+    engine: Engine = field(init=False)
+    client: Client = field(init=False)
     authenticator: Authenticator = field(init=False)
-    audit: Audit = field(init=False)
+    audit: Audit = field(default_factory=Audit)
     public_rate: AddressRate = field(init=False)
     usage: KeyUsage = field(init=False)
     """The use of quotas by keys, and all open streams."""
@@ -145,20 +147,17 @@ class ServerServices:
     """The state changes of event streams; see `server.streams.state_changes`."""
 
     def __post_init__(self) -> None:
-        self.authenticator = Authenticator(self.app, self.settings)
-        self.audit = Audit(self.app)
+        self.authenticator = Authenticator(self.settings)
         self.public_rate = AddressRate(self.settings.public_rate)
         most = self.settings.large_bytes
         self.large_values = Lane(most, WAITING, int(most * SHARE))
         self.usage = KeyUsage(self.authenticator.quotas_of, self.settings.streams)
 
-    @property
-    def client(self) -> Client:
-        return self.app.client
-
-    @property
-    def engine(self) -> Engine:
-        return self.app.engine
+    def use(self, engine: Engine) -> None:
+        """Serve the store of this engine, which is open."""
+        self.engine, self.client = engine, engine.client
+        self.authenticator.use(engine.stack)
+        self.audit.use(engine.stack)
 
     def remote_workers(self) -> Orchestrator:
         """Return the orchestrator; it is created on the first call of a remote worker."""

@@ -18,8 +18,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dalsegno.app import App
+from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
+from dalsegno.ports.stack import Stack
 from dalsegno.server.auth.authentication import NOBODY, Caller
 from dalsegno.server.http import paths
 from dalsegno.server.http.rate_limits import subscriber
@@ -206,23 +207,25 @@ class Refusals:
 
 
 class Audit:
-    def __init__(self, app: App) -> None:
-        self.app = app
+    records: Records
+    _clock: Clock
+
+    def __init__(self) -> None:
         self._waiting: deque[Entry] = deque()
         self._refusals = Refusals()
         self._appended: float = math.inf
         """Entries appended since the last check against the row limit; infinite before the first check."""
         self._writing: asyncio.Task[None] | None = None
 
-    @property
-    def records(self) -> Records:
-        return self.app.client.stack.records
+    def use(self, stack: Stack) -> None:
+        """Write to the log of this store."""
+        self.records, self._clock = stack.records, stack.clock
 
     def around(self, visit: GuardedRequest, app: ASGIApp) -> ASGIApp:
         """Wrap an application so that calls that may change something are recorded when they end."""
         if visit.is_safe or not paths.is_audited(visit.path):
             return app
-        began = self.app.client.stack.clock.now()
+        began = self._clock.now()
 
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
             status: int | None = None
@@ -261,7 +264,7 @@ class Audit:
         """Append the waiting entries. On failure they stay in the buffer and the error is raised. Cancelling this
         call does not cancel the write, which may fail later and must then restore its entries."""
         if self._writing is None or self._writing.done():
-            for each in self._refusals.due(self.app.client.stack.clock.now()):
+            for each in self._refusals.due(self._clock.now()):
                 self.note(each)
             self._writing = asyncio.create_task(self._write(), name="dalsegno-audit")
             self._writing.add_done_callback(_take_note)
@@ -290,7 +293,7 @@ class Audit:
 
     async def trim(self, seconds: float) -> int:
         """Remove entries older than ``seconds``, in chunks; return their number."""
-        return await self._trim_before(self.app.client.stack.clock.now() - seconds)
+        return await self._trim_before(self._clock.now() - seconds)
 
     async def trim_to(self, rows: int) -> int:
         """Remove the oldest entries beyond ``rows``, in chunks; return their number. Entries of one batch share a

@@ -14,7 +14,6 @@ from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
 
 from dalsegno.admin.keys import GRANTS, Key, KeyRecords, Quotas, Scope, is_secret_of, read_key
-from dalsegno.app import App
 from dalsegno.errors import (
     BadConfiguration,
     Forbidden,
@@ -25,6 +24,7 @@ from dalsegno.errors import (
 )
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
+from dalsegno.ports.stack import Stack
 from dalsegno.server.auth.sessions import Sessions
 from dalsegno.server.http.rate_limits import Failures
 from dalsegno.server.http.request import GuardedRequest
@@ -48,8 +48,10 @@ MAKE_A_KEY = "`dalsegno keys add NAME --scope admin` makes one and shows it once
 class Authenticator:
     """The cached keys of the store, and the checks against them."""
 
-    def __init__(self, app: App, settings: ServerSettings) -> None:
-        self.app = app
+    _records: Records
+    _clock: Clock
+
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
         self.failures = Failures(settings.failures)
         self._keys: dict[str, Key] = {}
@@ -61,6 +63,10 @@ class Authenticator:
         self._used: dict[str, float] = {}
         self._noted: dict[str, float] = {}
 
+    def use(self, stack: Stack) -> None:
+        """Read the keys of this store."""
+        self._records, self._clock = stack.records, stack.clock
+
     @property
     def key_records(self) -> KeyRecords:
         return KeyRecords(self._records, self._clock)
@@ -68,14 +74,6 @@ class Authenticator:
     @property
     def sessions(self) -> Sessions:
         return Sessions(self._records, self._clock, self.settings.session_seconds)
-
-    @property
-    def _records(self) -> Records:
-        return self.app.client.stack.records
-
-    @property
-    def _clock(self) -> Clock:
-        return self.app.client.stack.clock
 
     # -- the keys ---------------------------------------------------------------------------------------------
 

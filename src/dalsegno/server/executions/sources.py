@@ -14,7 +14,7 @@ from dalsegno.core.json_fields import is_graph, read_object, read_parts
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload
 from dalsegno.errors import BadRequest, InvalidInput, UnsupportedMedia
-from dalsegno.server.http.body_fields import KNOWN
+from dalsegno.server.http.problems import KNOWN
 from dalsegno.server.schemas.definitions import DefinitionSource
 
 JSON = "application/json"
