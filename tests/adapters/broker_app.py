@@ -26,6 +26,7 @@ FAST = DistributionSettings(
     workers_every=0.1,
     dead_after=0.5,
     missing_after=1.5,
+    away_after=1.0,
 )
 GRAPH: dict[str, Any] = {
     "name": "thumbnails",

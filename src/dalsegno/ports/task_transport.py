@@ -64,7 +64,7 @@ class QueueReport:
     copies: Sequence[HandedOut] | None
     """All of them. None if this broker cannot list them."""
     returned: Sequence[tuple[str, int]] = ()
-    """Copies that came back because their worker is gone, by id and fence; they are no longer in the broker."""
+    """Copies that came back because their worker is gone, by id and fence. Each is removed when it is withdrawn."""
     emptied: bool = False
     """The broker has lost everything that was handed out before; for one that cannot list its copies."""
 

@@ -8,12 +8,14 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.foreign_messages import CODE, REASON
 from dalsegno.engine.settings import REMOTE_VARIABLE
+from dalsegno.errors import Unavailable
 from tests.adapters.broker_app import GRAPH, BrokerApp, ended, foreign_workers, health, result_of
 from tests.adapters.rabbitmq.foreign_worker import ForeignWorker, rabbit_app
 from tests.servers.rabbitmq import RabbitServer
@@ -174,6 +176,32 @@ async def test_five_losses_fail_the_task(app: BrokerApp, rabbitmq_url: str) -> N
     view = await app.client.stack.archive.execution(execution)
     assert view is not None
     assert "WORKER_LOST" in str(view.error)
+
+
+async def test_loss_that_the_store_does_not_take_is_found_again(
+    app: BrokerApp, worker: ForeignWorker, rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy of the dead worker is removed only after its loss is committed."""
+    (leases,) = [carrier.leases for carrier in app.distribution.carriers]
+    hand_back, refused = leases.hand_back, []
+
+    async def refuse_once(*given: Any, **options: Any) -> None:
+        if not refused:
+            refused.append(given)
+            raise Unavailable("the store is away")
+        await hand_back(*given, **options)
+
+    execution = await app.begin()
+    await worker.take()
+    await come_about(lambda: app.distribution.carriers[0].workers, "the worker is seen")
+    monkeypatch.setattr(leases, "hand_back", refuse_once)
+    await worker.die()
+    await come_about(lambda: app.lost == 1, "the loss is counted")
+    assert len(refused) == 1
+    again = await ForeignWorker.connect(rabbitmq_url)
+    await again.complete(await again.take(), "small")
+    assert await result_of(app, execution) == "small"
+    await again.connection.close()
 
 
 async def test_second_result_changes_nothing(app: BrokerApp, worker: ForeignWorker) -> None:

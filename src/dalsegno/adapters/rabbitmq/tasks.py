@@ -98,6 +98,9 @@ class RabbitTasks:
         """Queues that had a consumer since their messages were last looked through."""
         self._read_at: dict[str, float] = {}
         self._withdrawn: dict[str, None] = {}
+        self._came_back: dict[str, dict[tuple[str, int], Message]] = {}
+        """By queue: copies of workers that are gone. Each is acknowledged when it is withdrawn, after the loss is
+        committed: a leader that dies before leaves it to the next one."""
 
     def _new_link(self, address: Address) -> Link:
         return Link(address, "tasks", self._set_up)
@@ -106,6 +109,7 @@ class RabbitTasks:
         """Declare the queues, and receive results and announcements."""
         self._declared.clear()
         self._consumed.clear()
+        self._came_back.clear()
         self._drained = False
         if not await exists(connection, MARKER):
             self._emptied = set()
@@ -260,9 +264,16 @@ class RabbitTasks:
         return answer
 
     async def withdraw(self, queue: str, copies: Sequence[tuple[str, int]]) -> None:
-        """Note the copies: they are removed if they are met while the queue has no consumer."""
+        """Remove copies that came back, and note the others: they are removed if they are met while the queue has no
+        consumer.
+        """
+        came_back, channel = self._came_back.get(queue, {}), self._usable
         for copy in copies:
-            self._withdrawn[_name(*copy)] = None
+            message = came_back.pop(copy, None)
+            if message is None:
+                self._withdrawn[_name(*copy)] = None
+            elif channel is not None:
+                channel.ack(message.tag)
         while len(self._withdrawn) > MOST_WITHDRAWN:
             del self._withdrawn[next(iter(self._withdrawn))]
 
@@ -275,7 +286,7 @@ class RabbitTasks:
         try:
             await self._declare(channel, queue)
             messages, consumers = await channel.depth(queue_of_tasks(queue))
-            returned = await self._returned(channel, queue, messages, consumers)
+            await self._look_for_returned(channel, queue, messages, consumers)
         except DalSegnoError as error:
             self._note_missing(queue, error)
             logger.warning("the queue 'tasks.%s' cannot be read: %s", queue, error)
@@ -284,24 +295,21 @@ class RabbitTasks:
         self._deleted.discard(queue)
         if self._emptied is not None:
             self._emptied.add(queue)
-        return QueueReport(None, returned, emptied)
+        return QueueReport(None, list(self._came_back.get(queue, ())), emptied)
 
-    async def _returned(
-        self, channel: Channel, queue: str, messages: int, consumers: int
-    ) -> list[tuple[str, int]]:
-        """Return the copies that came back from connections that are gone, and remove them. Only read while there is
-        no consumer, whom this would keep waiting.
+    async def _look_for_returned(self, channel: Channel, queue: str, messages: int, consumers: int) -> None:
+        """Take the copies that came back from connections that are gone. Only read while there is no consumer, whom
+        this would keep waiting.
         """
         if consumers:
             self._had_consumers.add(queue)
-            return []
+            return
         now = asyncio.get_running_loop().time()
         is_due = queue in self._had_consumers or now - self._read_at.get(queue, -READ_EVERY) >= READ_EVERY
         self._had_consumers.discard(queue)
         if not messages or not is_due:
-            return []
+            return
         self._read_at[queue] = now
-        found: list[tuple[str, int]] = []
         for _ in range(min(messages, MOST_READ)):
             message = await channel.get(queue_of_tasks(queue))
             if message is None:
@@ -311,13 +319,13 @@ class RabbitTasks:
             if name in self._withdrawn or copy is None:
                 self._withdrawn.pop(name, None)
             elif message.delivery.redelivered:
-                found.append(copy)
+                self._came_back.setdefault(queue, {})[copy] = message
+                continue
             else:  # giving it back would mark it as redelivered
                 outcome = await self._send(channel, queue_of_tasks(queue), message.properties, message.body)
                 if outcome != "confirmed":
-                    return found
+                    return
             channel.ack(message.tag)
-        return found
 
     # -- results --------------------------------------------------------------------------------------------------
 

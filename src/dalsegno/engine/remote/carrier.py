@@ -51,6 +51,9 @@ class DistributionSettings:
     workers_every: float = 5.0
     dead_after: float = DEAD_AFTER
     """Seconds after which a worker without a heartbeat is dead; a broker that was away must have answered as long."""
+    away_after: float = 30.0
+    """Seconds without an answer after which the workers of a broker count as unreachable: what only they have is handed
+    out over another broker, if one serves the queue."""
     missing_after: float = MISSING_AFTER
     lease: float = 60.0
     """Seconds for which leases outlive the last leader."""
@@ -115,6 +118,8 @@ class Carrier:
         """Since when each worker is known."""
         self.answers_since: float | None = None
         """Since when the broker answers without a break."""
+        self.silent_since: float | None = None
+        """Since when it does not answer."""
         self.lost: Counter[str] = Counter()
         """Tasks whose worker was lost, by queue."""
         self.always: tuple[str, ...] = ()
@@ -135,7 +140,12 @@ class Carrier:
         now = _clock()
         if found is None:
             self.answers_since = None
+            if self.silent_since is None:
+                self.silent_since = now
+            if self.is_away:
+                self.workers = ()
             return
+        self.silent_since = None
         if self.answers_since is None:
             self.answers_since = now
         self.workers = found
@@ -150,6 +160,11 @@ class Carrier:
     def is_settled(self) -> bool:
         """Whether the broker has answered for so long that a worker without a heartbeat is dead."""
         return self.answers_since is not None and _clock() - self.answers_since >= self.settings.dead_after
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the broker has been silent for so long that others do its work, where there are any."""
+        return self.silent_since is not None and _clock() - self.silent_since >= self.settings.away_after
 
     def capacities(self) -> list[Capacity]:
         living = [Capacity(worker.queues, worker.concurrency) for worker in self.workers]
@@ -317,6 +332,9 @@ class Carrier:
             queue.had_copies = bool(report.copies) or bool(leased)
             await self._adopt(queue, leased, report)
             await self._repair(queue, leased, self._repairs(queue, leased, report))
+        elif self.is_away and not queue.served:
+            copies = () if self.transport.lists_copies else tuple(leased)
+            await self._repair(queue, leased, Repairs((), tuple(leased), copies))
 
     def _forget_settled(self, queue: HandedQueue, leased: dict[Key, Lease], began: float) -> None:
         """Forget what was settled or taken back elsewhere. What was leased since the look began is not in it."""
@@ -356,7 +374,7 @@ class Carrier:
             if key not in held and key not in lost and now - queue.known[key] >= self.settings.missing_after
         ]
         emptied = [key for key in held if report.emptied and key in leased and key not in lost]
-        return Repairs(lost, (*missing, *emptied))
+        return Repairs(lost, (*missing, *emptied), tuple(report.returned))
 
     def _seen(self, queue: HandedQueue, copy: HandedOut, now: float) -> Copy:
         key = (copy.id, copy.fence)
@@ -397,7 +415,7 @@ class Carrier:
             what = (
                 "whose worker is dead"
                 if lost
-                else "that the broker no longer holds, or that no worker serves"
+                else "that the broker no longer holds, that no worker serves, or whose broker is away"
             )
             logger.warning("took %d tasks of queue '%s' back %s", len(taken), queue.name, what)
             if lost:
@@ -425,7 +443,7 @@ class Carrier:
         await self.results.close()
         self.queues.clear()
         self.leases.sessions.clear()
-        self.answers_since = None
+        self.answers_since = self.silent_since = None
 
 
 def key_of(lease: Lease) -> Key:
