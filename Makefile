@@ -156,6 +156,12 @@ SEED ?= 1
 soak-postgres: $(DEV) servers  ## half an hour on a private PostgreSQL at half the peak: memory, bloat, latency, and a plot (SECONDS=1800, RATE=…)
 	@$(PYTHON) -m bench.soak.run --seconds $(SECONDS) $(if $(RATE),--rate $(RATE))
 
+BROKER ?= rabbitmq
+
+.PHONY: soak-rabbitmq
+soak-rabbitmq: $(DEV) servers  ## the same with work, statuses and tasks over private brokers: queues, streams and their memory, too (SECONDS=1800, RATE=…, BROKER=redis)
+	@$(PYTHON) -m bench.soak.run --broker $(BROKER) --seconds $(SECONDS) $(if $(RATE),--rate $(RATE))
+
 .PHONY: soak-hostile
 soak-hostile: $(DEV) servers  ## ten minutes of hostile requests to a server and a worker beside an honest workflow, on SQLite and on PostgreSQL (HOSTILE_SECONDS=600, SEED=1)
 	@failed=""

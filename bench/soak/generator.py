@@ -2,9 +2,9 @@
 
     python -m bench.soak.generator <store url> <seconds> <seconds to find the peak> [<starts a second>]
 
-First as many as go, to find the peak; then half of that (or the given rate) for the given time, open-loop: a start
-happens when it is due, whether or not those before it have ended. Says one JSON object a line: first the peak and the
-rate, then every second what has ended, at last the sum.
+First as many as go, to find the peak, unless a rate is given; then half of that (or the given rate) for the given time,
+open-loop: a start happens when it is due, whether or not those before it have ended. Says one JSON object a line: first
+the peak and the rate, then every second what has ended, at last the sum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import sys
 import time
 
-from bench.soak.work import KINDS, MIX, Kind, deploy
+from bench.soak.work import KINDS, Kind, deploy, mix
 from dalsegno import App
 from dalsegno.bench.workloads import application
 from dalsegno.engine.process import run
@@ -30,15 +30,16 @@ TELL_EVERY = 1.0
 class Generator:
     def __init__(self, app: App) -> None:
         self.app = app
-        self.started = self.ended = self.steps = 0
+        self.started = self.ended = self.steps = self.graphs = 0
         self.failures: list[str] = []
         self.latencies: list[float] = []
         """Milliseconds from start to result, without what was meant to be slept; of those not told yet."""
-        self._kinds = itertools.cycle(MIX)
+        self._kinds = itertools.cycle(mix())
 
     async def one(self) -> None:
         kind = KINDS[next(self._kinds)]
         self.started += 1
+        self.graphs += kind.is_graph
         began = time.perf_counter()
         try:
             await self._run(kind)
@@ -100,14 +101,15 @@ async def generate(url: str, seconds: float, search: float, rate: float | None) 
     async with app.running(worker=False, scheduler=False):
         await deploy(app)
         generator = Generator(app)
-        peak = await generator.peak(search)
-        chosen = rate or peak / 2
+        peak = await generator.peak(search) if rate is None else None
+        chosen = rate if peak is None else peak / 2
         generator.latencies.clear()
         before = generator.started
         say(peak=peak, rate=chosen)
         await generator.steady(seconds, chosen)
         say(
             started=generator.started - before,
+            graphs=generator.graphs,
             failures=generator.failures[:10],
             failed=len(generator.failures),
         )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 from xml.sax.saxutils import escape
 
-from bench.soak.samples import HISTORY, HOT, Sample, latency, rss_of
+from bench.soak.samples import HISTORY, HOT, Sample, depth_of, latency, rss_of
+from bench.soak.verdict import SERVERS
 
 WIDTH, LEFT, RIGHT = 920, 64, 24
 TOP, PANEL, GAP = 92, 132, 66
@@ -18,10 +19,10 @@ NEARLY = 1.01
 
 STYLE = """
 svg { --paper: #ffffff; --ink: #1f2430; --faint: #6b7280; --grid: #e5e7eb; --band: #f6f7f9;
-      --a: #2563eb; --b: #d97706; --c: #059669; --d: #9333ea }
+      --a: #2563eb; --b: #d97706; --c: #059669; --d: #9333ea; --e: #dc2626; --f: #0891b2 }
 @media (prefers-color-scheme: dark) {
   svg { --paper: #14161c; --ink: #e6e8ee; --faint: #9aa3b2; --grid: #2b303b; --band: #1a1d25;
-        --a: #7aa2ff; --b: #f5b14c; --c: #4ed6a5; --d: #c79bff }
+        --a: #7aa2ff; --b: #f5b14c; --c: #4ed6a5; --d: #c79bff; --e: #ff8a8a; --f: #5bd0e6 }
 }
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--faint) }
 .title { font-size: 17px; font-weight: 600; fill: var(--ink) }
@@ -29,9 +30,16 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--
 .paper { fill: var(--paper) } .band { fill: var(--band) } .grid { stroke: var(--grid); stroke-width: 1 }
 .line { fill: none; stroke-width: 1.8; stroke-linejoin: round }
 .a { stroke: var(--a) } .b { stroke: var(--b) } .c { stroke: var(--c) } .d { stroke: var(--d) }
+.e { stroke: var(--e) } .f { stroke: var(--f) }
 .key-a { fill: var(--a) } .key-b { fill: var(--b) } .key-c { fill: var(--c) } .key-d { fill: var(--d) }
+.key-e { fill: var(--e) } .key-f { fill: var(--f) }
 """
-COLOURS = "abcd"
+COLOURS = "abcdef"
+TITLES = {
+    "": "Soak on PostgreSQL",
+    "redis": "Soak on Redis and PostgreSQL",
+    "rabbitmq": "Soak on RabbitMQ, Redis and PostgreSQL",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Panel:
     lines: dict[str, list[float]]
 
 
-def draw(samples: Sequence[Sample], found: dict[str, Any]) -> str:
+def draw(samples: Sequence[Sample], found: dict[str, Any], broker: str = "") -> str:
     if not samples:
         raise ValueError("there are no samples to draw: the soak was shorter than the time between two")
     panels = panels_of(samples)
@@ -52,7 +60,7 @@ def draw(samples: Sequence[Sample], found: dict[str, Any]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{words}">',
         f"<style>{STYLE}</style>",
         f'<rect class="paper" width="{WIDTH}" height="{height}" rx="8"/>',
-        text(LEFT, 34, "Soak on PostgreSQL", "title"),
+        text(LEFT, 34, TITLES[broker], "title"),
         text(LEFT, 56, headline(samples, found)),
     ]
     for place, panel in enumerate(panels):
@@ -64,14 +72,21 @@ def panels_of(samples: Sequence[Sample]) -> list[Panel]:
     def over(value: Callable[[Sample], float]) -> list[float]:
         return [value(sample) for sample in samples]
 
-    processes = {name: over(rss_of(name)) for name in samples[-1].rss}
+    rss = {name: over(rss_of(name)) for name in samples[-1].rss}
+    others = {name: rss.pop(name) for name in list(rss) if name in SERVERS or name.endswith(" worker")}
+    depths = {name: over(depth_of(name)) for name in samples[-1].depths}
+    queues = {name: line for name, line in depths.items() if max(line) > 0}
+    of_brokers = [
+        Panel("Memory of brokers and workers of others", "MB", others),
+        Panel("What waits in queues and streams", "messages", dict(list(queues.items())[: len(COLOURS)])),
+    ]
     return [
         Panel("Work done", "steps/s", {"steps per second": over(lambda each: each.steps / each.seconds)}),
         Panel(
             "From start to end", "ms",
             {"p99": over(lambda each: latency([each], 0.99)), "p50": over(lambda each: latency([each], 0.5))},
         ),
-        Panel("Memory of processes", "MB", processes),
+        Panel("Memory of processes", "MB", rss),
         Panel(
             "Tables with their indexes", "MB",
             {"history": over(lambda each: each.size(HISTORY)), "in flight": over(lambda each: each.size(HOT))},
@@ -83,15 +98,18 @@ def panels_of(samples: Sequence[Sample]) -> list[Panel]:
                 "in flight": over(lambda each: each.dead(HOT) / 1000),
             },
         ),
+        *(panel for panel in of_brokers if panel.lines),
     ]  # fmt: skip
 
 
 def headline(samples: Sequence[Sample], found: dict[str, Any]) -> str:
     lasted = samples[-1].at
     time = f"{lasted / 60:.0f} min" if lasted >= 300 else f"{lasted:.0f} s"
+    peak = found["peak_executions_per_s"]
+    of = f" (peak {peak:,.0f} executions/s)" if peak is not None else ""
     return (
-        f"{time}, 2 workers, 1 scheduler, 1 generator; {found['executions_per_s']:,.0f} executions/s"
-        f" = {found['steps_per_s']:,.0f} steps/s (peak {found['peak_executions_per_s']:,.0f} executions/s)"
+        f"{time}, {len(samples[-1].rss)} processes; {found['executions_per_s']:,.0f} executions/s"
+        f" = {found['steps_per_s']:,.0f} steps/s{of}"
     )
 
 

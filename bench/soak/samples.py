@@ -42,6 +42,8 @@ class Sample:
     load: float
     """Of the machine: a soak that shares it with others judges them, too."""
     latencies: list[float] = field(default_factory=list)
+    depths: dict[str, float] = field(default_factory=dict)
+    """What waits in each queue and stream of the brokers."""
 
     def size(self, tables: Sequence[str]) -> float:
         return sum(self.tables[name]["mb"] for name in tables if name in self.tables)
@@ -78,10 +80,12 @@ def growth(samples: Sequence[Sample], value: Callable[[Sample], float]) -> float
     return slope * (times[-1] - times[0])
 
 
-def summary(samples: Sequence[Sample], peak: float, rate: float) -> dict[str, Any]:
+def summary(samples: Sequence[Sample], peak: float | None, rate: float) -> dict[str, Any]:
+    """``peak``: None if none was looked for."""
     before, after = thirds(samples)
     judged = [*before, *after]
     names = sorted(samples[-1].rss) if samples else []
+    queues = sorted(samples[-1].depths) if samples else []
     lasted = sum(sample.seconds for sample in samples) or 1.0
     return {
         "peak_executions_per_s": peak,
@@ -96,8 +100,14 @@ def summary(samples: Sequence[Sample], peak: float, rate: float) -> dict[str, An
         "hot_mb": [largest(each, lambda sample: sample.size(HOT)) for each in (before, after)],
         "hot_dead_rows": [largest(each, lambda sample: sample.dead(HOT)) for each in (before, after)],
         "history_mb": [largest(each, lambda sample: sample.size(HISTORY)) for each in (before, after)],
+        "depths": {name: [middle(each, depth_of(name)) for each in (before, after)] for name in queues},
+        "depth_growth": {name: growth(judged, depth_of(name)) for name in queues},
     }
 
 
 def rss_of(process: str) -> Callable[[Sample], float]:
     return lambda sample: sample.rss.get(process, 0.0)
+
+
+def depth_of(queue: str) -> Callable[[Sample], float]:
+    return lambda sample: sample.depths.get(queue, 0.0)

@@ -12,18 +12,22 @@ from typing import Any
 
 RSS_SHARE, RSS_MB = 0.05, 5.0
 """Memory may rise by this share or by so many MB over the last two thirds, whichever is more."""
+SERVER_SHARE, SERVER_MB = 0.10, 20.0
+"""Of Redis and RabbitMQ, which give memory back late and in large pieces."""
+DEPTH_SHARE, DEPTH = 0.25, 50.0
+"""What waits in a queue or a stream may rise by this share of its middle or by so many over the last two thirds."""
 SIZE_SHARE, SIZE_MB = 1.10, 8.0
 """Tables likewise, from one third to the other: vacuum comes when it comes, so sizes go up and down."""
 DEAD_SHARE, DEAD_ROWS = 1.25, 50_000
 LATENCY_SHARE = 1.3
+SERVERS = ("Redis", "RabbitMQ")
 KEPT_UP = 0.95
 """Share of the asked rate that must have ended."""
 
 
 def complaints(found: dict[str, Any]) -> Iterator[str]:
     """``found`` is a summary of samples with what the generator said at its end."""
-    if found["failed"]:
-        yield f"{found['failed']} of {found['started']} executions did not end well: {found['failures']}"
+    yield from losses(found)
     if found["executions_per_s"] < KEPT_UP * found["asked_executions_per_s"]:
         yield (
             f"{found['executions_per_s']:.1f} executions/s ended of {found['asked_executions_per_s']:.1f} that were"
@@ -31,11 +35,10 @@ def complaints(found: dict[str, Any]) -> Iterator[str]:
         )
     if found["inexact"]:
         yield f"{len(found['inexact'])} inconsistencies in the newest histories, such as: {found['inexact'][0]}"
-    if found["deadlocks"]:
-        yield f"PostgreSQL broke {found['deadlocks']} deadlocks"
     for name, (before, after) in found["rss_mb"].items():
         more = found["rss_growth_mb"][name]
-        if more > max(before * RSS_SHARE, RSS_MB):
+        share, least = (SERVER_SHARE, SERVER_MB) if name in SERVERS else (RSS_SHARE, RSS_MB)
+        if more > max(before * share, least):
             yield (
                 f"the memory of {name} rose by {more:.1f} MB over the last two thirds, from {before:.0f} to"
                 f" {after:.0f} MB in the middle of each"
@@ -51,3 +54,25 @@ def complaints(found: dict[str, Any]) -> Iterator[str]:
     before, after = found["p99_ms"]
     if after > before * LATENCY_SHARE:
         yield f"the p99 of start to end grew from {before:.0f} to {after:.0f} ms"
+    for name, (before, after) in found["depths"].items():
+        more = found["depth_growth"][name]
+        if more > max(before * DEPTH_SHARE, DEPTH):
+            yield (
+                f"{name} grew by {more:,.0f} over the last two thirds, from {before:,.0f} to {after:,.0f} in the"
+                " middle of each"
+            )
+
+
+def losses(found: dict[str, Any]) -> Iterator[str]:
+    """What is wrong however short the soak was."""
+    if found["failed"]:
+        yield f"{found['failed']} of {found['started']} executions did not end well: {found['failures']}"
+    if found["deadlocks"]:
+        yield f"PostgreSQL broke {found['deadlocks']} deadlocks"
+    for name, count in found["left"].items():
+        yield f"{count:,.0f} are left in {name} after everything has ended"
+    if (told := found.get("told")) is not None:
+        if told["completions"] != found["graphs"]:
+            yield f"{told['completions']:,} completions were told of {found['graphs']:,} graphs"
+        if told["misplaced"]:
+            yield f"{told['misplaced']} messages came out of order or twice, such as: {told['wrong'][0]}"

@@ -11,9 +11,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from bench.soak.master import Master
 from bench.soak.plot import draw, scale
 from bench.soak.samples import Sample, summary, thirds
-from bench.soak.verdict import complaints
+from bench.soak.verdict import complaints, losses
+from dalsegno.adapters.rabbitmq.topology import COMPLETION, NODE_STATUS
 
 ROOT = Path(__file__).parents[2]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -23,19 +25,20 @@ def sample(number: int, **changes: Any) -> Sample:
     tables = {"token": {"mb": 8.0, "dead": 100, "live": 50}, "event": {"mb": 90.0, "dead": 10, "live": 9000}}
     usual = {
         "at": number * 5.0,
-        "rss": {"worker 1": 80.0, "scheduler": 60.0},
+        "rss": {"worker 1": 80.0, "scheduler": 60.0, "RabbitMQ": 200.0},
         "tables": tables,
         "ended": 500,
         "steps": 4500,
         "seconds": 5.0,
         "load": 1.5,
         "latencies": [10.0] * 98 + [40.0] * 2,
+        "depths": {"workflow.execution": 400.0},
     }
     return Sample(**{**usual, **changes})
 
 
 def found_in(samples: list[Sample]) -> dict[str, Any]:
-    ending = {"failed": 0, "failures": [], "started": 9000, "deadlocks": 0, "inexact": []}
+    ending = {"failed": 0, "failures": [], "started": 9000, "deadlocks": 0, "inexact": [], "left": {}}
     return {**summary(samples, peak=200.0, rate=100.0), **ending}
 
 
@@ -56,6 +59,11 @@ def test_a_soak_in_which_nothing_grows_is_good() -> None:
         ({"tables": {"token": {"mb": 8.0, "dead": 90_000, "live": 50}}}, "hot_dead_rows grew"),
         ({"tables": {"event": {"mb": 120.0, "dead": 0, "live": 50}}}, "history_mb grew from 90 to 120"),
         ({"ended": 300}, "did not keep up"),
+        ({"depths": {"workflow.execution": 600.0}}, "workflow.execution grew by 295"),
+        (
+            {"rss": {"worker 1": 80.0, "scheduler": 60.0, "RabbitMQ": 220.0}},
+            "memory of RabbitMQ rose by 29.5 MB",
+        ),
     ],
 )
 def test_what_grows_in_the_last_third_is_told(change: dict[str, Any], complaint: str) -> None:
@@ -71,6 +79,8 @@ def test_what_grows_in_the_last_third_is_told(change: dict[str, Any], complaint:
         {"latencies": [10.0] * 98 + [51.0] * 2},
         {"tables": {"token": {"mb": 15.0, "dead": 40_000, "live": 50}}},
         {"tables": {"event": {"mb": 98.0, "dead": 0, "live": 50}}},
+        {"depths": {"workflow.execution": 460.0}},
+        {"rss": {"worker 1": 80.0, "scheduler": 60.0, "RabbitMQ": 213.0}},
     ],
 )
 def test_what_a_good_half_hour_shows_too_is_not_told(change: dict[str, Any]) -> None:
@@ -101,8 +111,36 @@ def test_losses_and_deadlocks_are_told() -> None:
     found |= {"failed": 2, "failures": ["chain: TimeoutError"], "deadlocks": 1, "inexact": ["x: ended twice"]}
     assert [line.split(":")[0] for line in complaints(found)] == [
         "2 of 9000 executions did not end well",
-        "1 inconsistencies in the newest histories, such as",
         "PostgreSQL broke 1 deadlocks",
+        "1 inconsistencies in the newest histories, such as",
+    ]
+
+
+def test_what_is_left_told_twice_or_not_told_is_wrong_in_the_shortest_soak() -> None:
+    told = {"statuses": 9, "completions": 499, "misplaced": 1, "wrong": ["x:3:success came after"]}
+    found = found_in([sample(1)]) | {"left": {"workflow.results": 2}, "graphs": 500, "told": told}
+    assert list(losses(found)) == [
+        "2 are left in workflow.results after everything has ended",
+        "499 completions were told of 500 graphs",
+        "1 messages came out of order or twice, such as: x:3:success came after",
+    ]
+
+
+def test_a_master_notes_statuses_out_of_order_and_completions_that_come_twice() -> None:
+    master = Master()
+    for queue, identity in [
+        (NODE_STATUS, "a:b:4:running"),
+        (NODE_STATUS, "a:b:4:success"),
+        (NODE_STATUS, "c:2:running"),
+        (NODE_STATUS, "a:b:3:running"),
+        (COMPLETION, "a:b:6:completed"),
+        (COMPLETION, "a:b:6:completed"),
+    ]:
+        master.note(queue, identity)
+    assert (master.statuses, master.completions, master.misplaced) == (4, 2, 2)
+    assert master.wrong == [
+        "a:b:3:running came after the status of event 4",
+        "a:b:6:completed was told before",
     ]
 
 
@@ -115,7 +153,7 @@ def test_the_plot_shows_every_line_at_every_time() -> None:
     samples = [sample(number) for number in range(1, 91)]
     root = ET.fromstring(draw(samples, found_in(samples)))
     lines = root.findall(f"{SVG}polyline")
-    assert len(lines) == 1 + 2 + 2 + 2 + 2
+    assert len(lines) == 1 + 2 + 2 + 2 + 2 + 1 + 1
     assert all(len(line.attrib["points"].split()) == 90 for line in lines)
     assert "prefers-color-scheme: dark" in (root.findtext(f"{SVG}style") or "")
 
@@ -145,3 +183,29 @@ def test_seconds_of_it_lose_nothing(tmp_path: Path) -> None:
     assert all(mb > 10 for mb in told["samples"][0]["rss"].values())
     assert told["samples"][-1]["tables"]["event"]["mb"] > 0
     ET.parse(tmp_path / "soak-postgres.svg")
+
+
+@pytest.mark.parametrize("broker", ["rabbitmq", pytest.param("redis", marks=pytest.mark.soak)])
+def test_seconds_of_it_over_a_broker_leave_nothing_behind(tmp_path: Path, broker: str) -> None:
+    """Also a server, workers of others and, on RabbitMQ, a master."""
+    command = ["--broker", broker, "--seconds", "10", "--rate", "20", "--into", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.soak.run", *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads((tmp_path / f"soak-{broker}.json").read_text())
+    found, last = told["found"], told["samples"][-1]
+    assert (found["failed"], found["started"], found["left"]) == (0, 200, {})
+    others = {"rabbitmq": {"RabbitMQ", "rabbitmq worker"}, "redis": set()}[broker] | {"Redis", "redis worker"}
+    assert set(last["rss"]) == {"worker 1", "worker 2", "scheduler", "server", "generator", *others}
+    assert all(mb > 3 for mb in last["rss"].values())
+    assert last["depths"]["keys in Redis"] > 0
+    if broker == "rabbitmq":
+        assert found["told"]["completions"] == found["graphs"] > 140
+        assert found["told"]["statuses"] > 10 * found["graphs"]
+    ET.parse(tmp_path / f"soak-{broker}.svg")
