@@ -141,7 +141,8 @@ soak: $(DEV) servers  ## the simulator over SEEDS=2000 other seeds (START=…), 
 	$(PYTHON) -m dalsegno.testing.simulation --scripts --seeds $(SEEDS) --start $(START) --jobs $(WORKERS)
 	$(PYTHON) -m pytest -m soak -n $(WORKERS) --dist worksteal $(ARGS)
 	DALSEGNO_MATRIX=full $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/scenarios tests/server tests/engine
-	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/lang tests/python -k fuzz
+	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/graph tests/lang tests/python -k fuzz
+	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/contract -k interleaving
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal $$(grep -rl --include="*.py" @examples tests | grep -v fuzz)
 	DALSEGNO_EXAMPLES=searching $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/simulation
 	DALSEGNO_API_EXAMPLES=100 $(PYTHON) -m pytest -n $(WORKERS) --dist worksteal tests/server/test_openapi_fuzz.py

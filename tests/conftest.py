@@ -37,7 +37,12 @@ pytest_plugins = [
 
 # The same examples every time: a build is red because of its change, not by chance. `make soak` looks further.
 settings.register_profile(
-    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    "steady",
+    derandomize=True,
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,
 )
 settings.register_profile(
     "searching", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow]

@@ -16,18 +16,19 @@ IS_SEARCHING = os.environ.get("DALSEGNO_EXAMPLES") == "searching"
 
 
 def examples(number: int) -> settings:
-    """Of a property test: an eighth of them in a build."""
-    return settings(max_examples=number if IS_SEARCHING else number // 8, deadline=None)
+    """Of a property test: a sixteenth of them in a build."""
+    return settings(max_examples=number if IS_SEARCHING else number // 16, deadline=None)
 
 
 def every(step: int) -> int:
-    """The distance of two moments that are tried: three times as far in a build."""
-    return step if IS_SEARCHING else 3 * step
+    """The distance of two moments that are tried: five times as far in a build."""
+    return step if IS_SEARCHING else 5 * step
 
 
 def first(number: int, of: Iterable[T]) -> list[object]:
-    """Parameters of a test: the first ones in a build, the others in ``make soak``."""
-    return [
-        each if place < number else pytest.param(each, marks=pytest.mark.soak)
-        for place, each in enumerate(of)
-    ]
+    """Parameters of a test, a tuple for several: the first ones in a build, the others in ``make soak``."""
+    return [each if place < number else _long(each) for place, each in enumerate(of)]
+
+
+def _long(each: object) -> object:
+    return pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.soak)

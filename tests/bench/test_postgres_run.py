@@ -16,6 +16,7 @@ from rich.console import Console
 
 from bench.postgres.run import SIZES, WORKLOADS, options, parser, table
 from bench.postgres.server import NEXT_LOG_FILE, SETTINGS, private_postgres
+from tests.effort import first
 from tests.servers.process import alive, children_of, command_of, kill_all, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +70,7 @@ def test_chosen_workloads_are_measured_one_after_the_other() -> None:
     assert "bench.postgres.bare --executions=5 --steps=2" in progress
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", first(1, [signal.SIGINT, signal.SIGTERM]), ids=lambda number: number.name)
 def test_an_interrupted_run_leaves_neither_processes_nor_files(number: signal.Signals) -> None:
     with running("chain-2", "--executions=100000", "--log-files=1") as process:
         wait_until(lambda: _at_work(process.pid), seconds=PATIENCE, what="two workers")

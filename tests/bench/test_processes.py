@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from dalsegno.cli.main import app
+from tests.effort import first
 from tests.servers.process import children_of
 
 
@@ -18,10 +19,13 @@ def bench(*arguments: str) -> Result:
 
 @pytest.mark.parametrize(
     ("arguments", "least"),
-    [
-        (("chain", "--executions", "600", "--steps", "2"), 600 * 2),
-        (("fanout", "--items", "600", "--rounds", "1"), 600),
-    ],
+    first(
+        1,
+        [
+            (("chain", "--executions", "600", "--steps", "2"), 600 * 2),
+            (("fanout", "--items", "600", "--rounds", "1"), 600),
+        ],
+    ),
 )
 def test_worker_processes_do_the_work_together(
     postgres_url: str, arguments: tuple[str, ...], least: int

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.build import Compiled, load_graph
+from tests.effort import IS_SEARCHING
 from tests.graph.catalog import CATALOG
 
-quick = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+quick = settings(
+    derandomize=not IS_SEARCHING,
+    deadline=None,
+    max_examples=2000 if IS_SEARCHING else 40,
+    suppress_health_check=list(HealthCheck),
+)
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 plain = st.recursive(

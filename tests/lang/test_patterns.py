@@ -50,7 +50,7 @@ def seconds(pattern: str) -> float:
 
 @pytest.mark.parametrize("pattern", COSTLY)
 def test_compiling_takes_no_longer_than_was_said_before(pattern: str) -> None:
-    assert min(seconds(pattern) for _ in range(5)) < compile_work(pattern) * UNIT
+    assert any(seconds(pattern) < compile_work(pattern) * UNIT for _ in range(5))
 
 
 @pytest.mark.parametrize("pattern", COSTLY)

@@ -11,11 +11,13 @@ from types import ModuleType
 import pytest
 
 from dalsegno.lang.python import compile_workflow
+from tests.effort import first
 from tests.python import tasks
 from tests.python.driving import MODES, Driver, natively, outcome
 from tests.python.random_programs import module_text
 
-SEEDS = range(int(os.environ.get("DALSEGNO_SEEDS", "3")))
+SEEDS = range(int(os.environ.get("DALSEGNO_SEEDS", "8")))
+IN_BUILD = 2
 PER_SEED = 15
 FEW = 15
 """Awaits of a program that is also stored at every instruction, which takes a while."""
@@ -44,7 +46,7 @@ def imported(tmp_path):
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first(IN_BUILD, SEEDS))
 def test_random_workflows_do_what_cpython_does(seed, imported):
     module = imported(module_text(seed, PER_SEED))
     for number in range(PER_SEED):

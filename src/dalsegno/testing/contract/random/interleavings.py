@@ -42,7 +42,6 @@ EXAMPLES = settings(
     derandomize=True,
     database=None,
     deadline=None,
-    max_examples=100,
     report_multiple_bugs=False,
     suppress_health_check=[
         HealthCheck.function_scoped_fixture,  # each example has its own executions and ends them

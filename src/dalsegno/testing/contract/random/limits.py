@@ -196,7 +196,7 @@ class LimitsComparison(Topic):
     guarantees = frozenset(("M1", "M2", "M3"))
     needs = frozenset(("commit", "limits", "leases", "time", "pausing"))
 
-    @settings(parent=EXAMPLES, max_examples=40)
+    @settings(parent=EXAMPLES, max_examples=EXAMPLES.max_examples * 2 // 5)
     @given(program=programs(OPERATIONS))
     async def test_m1_bounded_and_given_back_in_any_interleaving(
         self, stack: ContractStack, program: Program
