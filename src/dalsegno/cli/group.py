@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,26 @@ def command_group(name: str, help: str) -> typer.Typer:
     return typer.Typer(
         name=name, help=help, no_args_is_help=True, rich_markup_mode=None, context_settings=HELP_OPTIONS
     )
+
+
+def only_named(app: typer.Typer, arguments: Sequence[str]) -> typer.Typer:
+    """Return the program with the one command, or group of commands, that the arguments name.
+
+    Typer reads the signatures of all commands before it runs one, which takes longer than most commands. The help, and
+    the suggestions for a name that is unknown, need all of them.
+    """
+    name = arguments[0] if arguments else ""
+    named = [each for each in app.registered_commands if each.name == name]
+    groups = [
+        each
+        for each in app.registered_groups
+        if each.typer_instance is not None and each.typer_instance.info.name == name
+    ]
+    if not named and not groups and name != "--version":
+        return app
+    narrowed = copy.copy(app)
+    narrowed.registered_commands, narrowed.registered_groups = named, groups
+    return narrowed
 
 
 class Commands(TyperGroup):

@@ -26,7 +26,7 @@ from dalsegno.cli.commands import (
     tasks,
     webhooks,
 )
-from dalsegno.cli.group import HELP_OPTIONS, Commands
+from dalsegno.cli.group import HELP_OPTIONS, Commands, only_named
 from dalsegno.version import __version__
 
 app = typer.Typer(
@@ -90,7 +90,7 @@ def program(
 def main() -> NoReturn:
     _tolerate_narrow_encodings()
     try:
-        app(prog_name="dalsegno")
+        only_named(app, sys.argv[1:])(prog_name="dalsegno")
     except SystemExit as end:
         _leave(end.code if isinstance(end.code, int) else 0)
     _leave(0)
