@@ -14,7 +14,7 @@ class applied:  # noqa: N801 - stands where the outcome's own class would
         self.expected = Applied(**fields)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Applied) and replace(other, events=()) == self.expected
+        return isinstance(other, Applied) and replace(other, history=()) == self.expected
 
     __hash__ = None  # type: ignore[assignment]
 

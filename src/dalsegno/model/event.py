@@ -84,3 +84,7 @@ def recorded(event: NewEvent, execution: str, seq: int, arrived: int | None, exp
         arrived,
         expected,
     )
+
+
+Numbered = tuple[NewEvent, int, int | None, int | None]
+"""An event as a commit has recorded it: its number, and for a barrier the arrivals that had come and those expected."""

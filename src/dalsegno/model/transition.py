@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from dalsegno.errors import OperatorError
 from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SaveMachine, SettlePromise, SpawnToken
-from dalsegno.model.event import Event, NewEvent
+from dalsegno.model.event import Event, NewEvent, Numbered, recorded
 from dalsegno.model.execution import EndState
 
 
@@ -62,19 +62,20 @@ class Transition(Struct, frozen=True, gc=False):
 
         Equal digests mean that a step was repeated with the same result.
         """
-        parts = [f"{self.token}/{self.park.attempt if self.park else 0}"]
+        text = f"{self.token}/{self.park.attempt if self.park else 0}"
         if self.hand:
             # never equal to the digest of a worker, or of another person
-            parts.append(f"hand {self.fence}/{self.worker}/")
-        parts += [f"{event.kind}/{event.node}/" for event in self.events]
+            text += f"hand {self.fence}/{self.worker}/"
+        for event in self.events:
+            text += f"{event.kind}/{event.node}/"
         for effect in self.effects:
             if type(effect) is SpawnToken:  # the most frequent kinds, on the hot path
-                parts.append(f"s{effect.token.id}")
+                text += f"s{effect.token.id}"
             elif type(effect) is SaveMachine:
-                parts.append(f"m{effect.version}")
+                text += f"m{effect.version}"
             else:
-                parts.append(_mark(effect))
-        return blake2b("".join(parts).encode(), digest_size=8).digest()
+                text += _mark(effect)
+        return blake2b(text.encode(), digest_size=8).digest()
 
 
 def _mark(effect: Effect) -> str:
@@ -107,8 +108,15 @@ class Applied(Struct, frozen=True, gc=False):
     """The earliest time at which something this commit parked comes due."""
     owes: bool = False
     """The commit wrote into the outbox."""
-    events: tuple[Event, ...] = ()
-    """What the commit added to the history, as it is read back."""
+    history: tuple[Numbered, ...] = ()
+    """What the commit added to the history of its execution."""
+
+    def events(self, execution: str) -> list[Event]:
+        """Return what the commit added to the history, as it is read back. Made on request: few callers need it."""
+        return [
+            recorded(event, execution, seq, arrived, expected)
+            for event, seq, arrived, expected in self.history
+        ]
 
 
 class AlreadyApplied(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import EndIfLast, WriteOutbox
-from dalsegno.model.event import Event, NewEvent, recorded
+from dalsegno.model.event import NewEvent, Numbered
 from dalsegno.model.token import NewToken, TokenState
 from dalsegno.model.transition import ReadyToken, Transition
 
@@ -18,59 +18,42 @@ from dalsegno.model.transition import ReadyToken, Transition
 class Application:
     """One transition being applied: counters are summed here and written once at the end."""
 
-    __slots__ = (
-        "counts",
-        "earliest",
-        "endings",
-        "events",
-        "execution",
-        "gates",
-        "kept",
-        "latest",
-        "machine",
-        "next_due",
-        "now",
-        "owes",
-        "ready",
-        "resumed",
-        "rows",
-        "spawned_resume",
-        "transition",
-        "wake",
-    )
+    # Every commit makes one: what most of them leave as it is, is set once, here.
+    next_due: float | None = None
+    machine: MachineRow | None = None
+    """The script's machine, once an effect concerns it."""
+    resumed: str | None = None
+    """The resume token that this transition consumes."""
+    spawned_resume: str | None = None
+    owes = False
+    wake = False
+    """The machine is to be resumed, regardless of its wake condition."""
 
     def __init__(self, transition: Transition, execution: ExecutionRow, rows: Workspace, now: float) -> None:
         self.transition = transition
         self.execution = execution
         self.rows = rows
         self.now = now
-        self.earliest = execution.touched_at if execution.seq else 0.0
-        self.latest = max(now, self.earliest)
+        self.earliest = earliest = execution.touched_at if execution.seq else 0.0
+        self.latest = max(earliest, now)
         """Events are dated between the previous commit and this one, regardless of the clocks of processes."""
         self.counts: dict[str, int] = {}
         self.gates: dict[str, GateSpec] = {}
         self.endings: list[EndIfLast] = []
-        self.events: list[Event] = []
+        self.events: list[Numbered] = []
         self.kept: list[str] = []
         self.ready: list[ReadyToken] = []
-        self.next_due: float | None = None
-        self.machine: MachineRow | None = None
-        """The script's machine, once an effect concerns it."""
-        self.resumed: str | None = None
-        """The resume token that this transition consumes."""
-        self.spawned_resume: str | None = None
-        self.owes = False
-        self.wake = False
-        """The machine is to be resumed, regardless of its wake condition."""
 
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
-        execution.seq += 1
-        if not self.earliest <= event.at <= self.latest:
-            event = replace(event, at=max(min(event.at, self.latest), self.earliest))
-        self.earliest = event.at
-        self.rows.add_event(execution.id, execution.seq, event, arrived, expected)
-        self.events.append(recorded(event, execution.id, execution.seq, arrived, expected))
+        execution.seq = seq = execution.seq + 1
+        at = event.at
+        if not self.earliest <= at <= self.latest:
+            at = max(min(at, self.latest), self.earliest)
+            event = replace(event, at=at)
+        self.earliest = at
+        self.rows.add_event(execution.id, seq, event, arrived, expected)
+        self.events.append((event, seq, arrived, expected))
 
     def machine_row(self) -> MachineRow | None:
         """Return the machine, which is judged and saved once all effects are applied."""

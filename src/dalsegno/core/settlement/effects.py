@@ -85,8 +85,9 @@ def apply_in_parts(work: Application) -> Generator[None, None, Applied]:
 
 def _conclude(work: Application) -> Applied:
     """Apply what depends on all effects together."""
-    for gate in work.gates.values():
-        _close_gate(work, gate)
+    if work.gates:
+        for gate in work.gates.values():
+            _close_gate(work, gate)
     if work.counts:
         work.write_counts()
     for ending in work.endings:

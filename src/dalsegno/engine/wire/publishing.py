@@ -152,7 +152,7 @@ class Publishing:
         followed = self._kept.get(transition.execution)
         if followed is not None:
             try:
-                if self._publish_at_once(followed, applied.events):
+                if self._publish_at_once(followed, applied.events(transition.execution)):
                     return
             except Exception:
                 logger.exception("cannot make the statuses of execution %s", transition.execution)
