@@ -61,12 +61,14 @@ def encode_value(
 
 def encode_small(value: Any, what: str) -> bytes | None:
     """Encode a value that needs no measuring; None for any other."""
-    if value is None:
-        return b"null"
-    if type(value) is Raw:
-        return bytes(value)
-    if not is_small(value):
-        return None
+    kind = type(value)
+    if kind is not dict or len(value) > 16 or not _SCALARS.issuperset(map(type, value.values())):
+        if value is None:
+            return b"null"
+        if kind is Raw:
+            return bytes(value)
+        if not is_small(value):
+            return None
     try:
         raw = _encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -121,10 +123,8 @@ def is_small(value: Any) -> bool:
     kind = type(value)
     if kind in _SCALARS:
         return True
-    if kind is dict and len(value) <= 16:  # most outputs: a few plain fields
-        fields = value.values()
-        if _SCALARS.issuperset(map(type, fields)) or all(map(_is_short, fields)):
-            return True
+    if kind is dict and len(value) <= 16 and all(map(_is_short, value.values())):
+        return True  # many outputs: a few plain fields
     left = 100
     stack = [value]
     while stack:

@@ -530,7 +530,8 @@ class Engine:
             self.outbox.notice()
         if self.worker is not None:
             self.worker.releaser.note_stored(transition)
-            _cancel_runs(self.worker, transition, applied)
+            if applied.ended is not None or DropTokens in map(type, transition.effects):
+                _cancel_runs(self.worker, transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
@@ -580,10 +581,9 @@ def _call_all(*calls: Callable[[], None]) -> None:
 
 def _cancel_runs(worker: Worker, transition: Transition, applied: Applied) -> None:
     """Interrupt the runs of tokens that a commit has dropped, alone or with their execution."""
-    if DropTokens in map(type, transition.effects):  # every commit asks
-        for effect in transition.effects:
-            if type(effect) is DropTokens:
-                worker.cancel_runs(transition.execution, effect.tokens)
+    for effect in transition.effects:
+        if type(effect) is DropTokens:
+            worker.cancel_runs(transition.execution, effect.tokens)
     if applied.ended is None:
         return
     finish = next((effect for effect in transition.effects if type(effect) is FinishExecution), None)

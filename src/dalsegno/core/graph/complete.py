@@ -85,7 +85,7 @@ def complete(step_input: StepInput, run: Run) -> Step:
         effects.append(CancelTokens(step_input.lease.scope, node.losers))
         effects += close_losers(step_input, node.losers)
         effects += cancel_abandoned(step_input, "")
-    payload = body.payload if passes_payload(node) else own_output(node.id)
+    payload = body.payload if node.control in PASSING or node.type == "log" else own_output(node.id)
     closing, events = close_unit(step_input, node, run.taken)
     effects += closing
     events.insert(0, _event(step_input, run, entry, working))
@@ -181,7 +181,7 @@ def _reference_text(entry: Entry) -> str:
 def _follow(step_input: StepInput, run: Run, body: Body, bodies: dict[str, Body]) -> list[Effect]:
     """Return the effects of taking the edges: a token over each, or the branch's end if none stays in the scope."""
     node, plan = step_input.node, step_input.plan
-    closes = not unit_of(plan, node).multiple
+    closes = not (node if node.collects is None else unit_of(plan, node)).multiple
     effects: list[Effect] = []
     arrivals: list[Effect] = []
     for edge in run.taken:

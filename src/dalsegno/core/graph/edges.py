@@ -108,7 +108,7 @@ def close_unit(
 ) -> tuple[list[Effect], list[NewEvent]]:
     """End one run of a unit: exits it did not take are dead, or only recorded if it may run again."""
     plan = step_input.plan
-    unit = unit_of(plan, node)
+    unit = node if node.collects is None else unit_of(plan, node)
     is_simple = not unit.multiple and unit.control != "split"
     if is_simple and len(unit.success_edges) + len(unit.error_edges) == len(taken):
         return [], []  # the common case: all exits were taken

@@ -49,21 +49,24 @@ class RunContext:
     thread: synchronous tasks run in threads of their own.
     """
 
-    # Every step makes one: what most runs leave as it is, is set once, here.
-    idempotency_key: str
-    indexes: tuple[int, ...] = ()
-    credential_name: str | None = None
+    # Every step makes one: what most runs leave as it is, is set once, here, and what few runs read
+    # is found when they do.
     outputs: Mapping[str, Any] = NO_OUTPUTS
-    workflow = ""
-    version = 0
     beats = 0
     cancelled = False
     retry: RetryPolicy | None = None
     """The policy of the registered task, used unless the document or the call has one."""
     secrets: Redactor | None = None
     """None until the run resolves its first credential."""
+    _program: Program | None = None
+    _step: StepInput
+    _workflow = ""
+    _type_name = ""
+    """The library node that this task of a script runs."""
+    _key = ""
+    _promise: int | None = None
     _input: Any = None
-    _expressions = NO_EXPRESSIONS
+    _library_expressions = NO_EXPRESSIONS
     _meter: Meter | None = None
     _is_pure = False
 
@@ -76,44 +79,25 @@ class RunContext:
         log: LogSink,
         meters: Meters,
         now: float,
+        step: StepInput | None = None,
+        program: Program | None = None,
+        outputs: Mapping[str, Any] = NO_OUTPUTS,
+        is_pure: bool = False,
     ) -> None:
+        """``step`` and ``program``: the step of a node and its graph; None for a task of a script."""
         self.lease = lease
         self.lookup = lookup
         self.services = services
         self.now = now
-        self.idempotency_key = lease.token
-        self.node_id = self.node_name = lease.node
         self._payload = payload
         self._log = log
         self._meters = meters
-
-    @classmethod
-    def of_node(
-        cls,
-        program: Program,
-        step_input: StepInput,
-        lookup: Lookup,
-        payload: Any,
-        outputs: Mapping[str, Any],
-        services: Mapping[str, Any],
-        log: LogSink,
-        meters: Meters,
-        is_pure: bool,
-    ) -> RunContext:
-        """Return the context of a node of a graph."""
-        node, loops = step_input.node, step_input.body.loops
-        run = cls(step_input.lease, lookup, payload, services, log, meters, step_input.now)
-        run.workflow = program.definition.name
-        run.version = program.definition.version
-        run.node_name = node.name
-        run.credential_name = node.credential
-        run.outputs = outputs
-        run.retry = step_input.retry
-        run._expressions = node.parameters.expressions
-        run._is_pure = is_pure
-        if loops:
-            run.indexes = tuple([loop.index for loop in loops])
-        return run
+        if step is not None:
+            self.outputs = outputs
+            self.retry = step.retry
+            self._step = step
+            self._program = program
+            self._is_pure = is_pure
 
     @classmethod
     def of_task(
@@ -132,12 +116,10 @@ class RunContext:
         same name.
         """
         run = cls(lease, NO_ROOTS, payload, services, log, meters, now)
-        run.workflow = workflow
+        run._workflow = workflow
         run._input = payload
-        if key:
-            run.idempotency_key = key
-        if promise is not None:
-            run.indexes = (promise,)
+        run._key = key or ""
+        run._promise = promise
         return run
 
     def enter_node(
@@ -146,10 +128,10 @@ class RunContext:
         """Continue as the context of a library node, which this task of a script runs. Its only
         root is ``$json``: a script has no preceding nodes.
         """
-        self.node_id = self.node_name = type_name
+        self._type_name = type_name
         self.lookup = {"$json": working}.__getitem__
         self._payload = self._input = working
-        self._expressions = expressions
+        self._library_expressions = expressions
         self._meter = meter
 
     # -- the run
@@ -157,6 +139,40 @@ class RunContext:
     @property
     def execution_id(self) -> str:
         return self.lease.execution
+
+    @property
+    def workflow(self) -> str:
+        return self._workflow if self._program is None else self._program.definition.name
+
+    @property
+    def version(self) -> int:
+        return 0 if self._program is None else self._program.definition.version
+
+    @property
+    def node_id(self) -> str:
+        return self._type_name or self.lease.node
+
+    @property
+    def node_name(self) -> str:
+        return self.node_id if self._program is None else self._step.node.name
+
+    @property
+    def idempotency_key(self) -> str:
+        return self._key or self.lease.token
+
+    @property
+    def indexes(self) -> tuple[int, ...]:
+        if self._program is not None:
+            return tuple([loop.index for loop in self._step.body.loops])
+        return () if self._promise is None else (self._promise,)
+
+    @property
+    def credential_name(self) -> str | None:
+        return None if self._program is None else self._step.node.credential
+
+    @property
+    def _expressions(self) -> Mapping[str, Expression]:
+        return self._library_expressions if self._program is None else self._step.node.parameters.expressions
 
     @property
     def attempt(self) -> int:

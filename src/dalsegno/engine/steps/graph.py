@@ -90,10 +90,10 @@ class Steps:
         since = now if began is None else began
         step_input = StepInput(program.plan, lease, body or decode_body(lease.data), now, since)
         try:
-            if lease.losses >= self.limits.losses and lease.kind not in ("node", "join"):
-                return fail.halt(step_input, fail.worker_lost(lease.node, lease.losses))
             if lease.kind == "node":
                 step = await self._node(program, step_input)
+            elif lease.losses >= self.limits.losses and lease.kind != "join":
+                return fail.halt(step_input, fail.worker_lost(lease.node, lease.losses))
             else:
                 step = await self._internal_step(program, step_input)
             size = bytes_in_rows(step.transition)
@@ -232,7 +232,7 @@ class Steps:
             return fail.halt(step_input, contribution)
         if contribution is not None:
             run = msgspec.structs.replace(run, contribution=contribution)
-        if ends_alone(step_input, run.taken):
+        if not run.taken and ends_alone(step_input, run.taken):
             run = msgspec.structs.replace(run, ending=await self._ending_of(program, step_input, run))
         return complete(step_input, run)
 

@@ -302,12 +302,8 @@ class Runner:
             _log_failure(step_input, failure)
             return failure
         finally:
-            self._end(step_input, context)
-
-    def _end(self, step_input: StepInput, context: RunContext | None) -> None:
-        if context is not None:
-            step_input.retry = context.retry
-        if self.rendered:
+            if context is not None:
+                step_input.retry = context.retry
             self.rendered.pop(step_input.lease.token, None)
 
     def has_effects(self, node: Node) -> bool:
@@ -346,15 +342,17 @@ class Runner:
         outputs: Mapping[str, Any],
         node_type: NodeType,
     ) -> RunContext:
-        return RunContext.of_node(
-            program,
-            step_input,
+        return RunContext(
+            step_input.lease,
             lookup,
             payload,
-            outputs,
             self.services,
             self.log,
             self._meters,
+            step_input.now,
+            step_input,
+            program,
+            outputs,
             node_type.pure,
         )
 

@@ -309,14 +309,19 @@ def bytes_in_rows(transition: Transition) -> int:
     """
     size = 0
     for effect in transition.effects:
-        data_of = _DATA.get(type(effect))
-        if data_of is not None and (data := data_of(effect)) is not None and len(data) > SMALL:
+        if type(effect) is SpawnToken:  # nearly every effect of nearly every step
+            if len(effect.token.data) > SMALL:
+                size += len(effect.token.data)
+        elif (
+            (data_of := _DATA.get(type(effect))) is not None
+            and (data := data_of(effect)) is not None
+            and len(data) > SMALL
+        ):
             size += len(data)
     return size
 
 
 _DATA: dict[type, Callable[[Any], bytes | None]] = {
-    SpawnToken: attrgetter("token.data"),
     StoreOutput: attrgetter("data"),
     ResolveSlot: attrgetter("data"),
     SettlePromise: attrgetter("completion.data"),

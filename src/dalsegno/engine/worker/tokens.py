@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ from dalsegno.model.token import Lease, NewToken, python_queue, with_handed_over
 from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
+
+L = TypeVar("L")
 
 KEEPABLE = frozenset(("node", "task", "resume"))
 """Kinds of tokens that a worker may keep."""
@@ -71,10 +73,10 @@ class Continuation:
         return not self.others_wait or (hops < MAX_HOPS and (seconds < MAX_RUN or holds_few()))
 
     def keeping(
-        self, transition: Transition, room: Callable[[], int], worker: str, at_least: int = 1
+        self, transition: Transition, room: Callable[[L], int], lease: L, worker: str, at_least: int = 1
     ) -> tuple[Transition, list[NewToken]]:
         """Return the transition, asking to keep as many of the tokens it spawns for ``worker`` as there is ``room``
-        for, and those tokens. ``room`` is called only if there are more than ``at_least``.
+        for, and those tokens. ``room`` is called, with the lease, only if there are more than ``at_least``.
         """
         kept: list[NewToken] = []
         for effect in transition.effects:
@@ -84,7 +86,7 @@ class Continuation:
                 if is_free and token.kind in KEEPABLE and token.queue in self.queues:
                     kept.append(token)
         if len(kept) > at_least:
-            del kept[max(room(), 0) :]
+            del kept[max(room(lease), 0) :]
         if not kept:
             return transition, []
         names = (kept[0].id,) if len(kept) == 1 else tuple([token.id for token in kept])

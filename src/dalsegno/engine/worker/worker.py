@@ -278,7 +278,7 @@ class Worker:
         if self.shares.is_bounded:
             room = min(room, self.shares.room(workflow) - self._offered[workflow])
         transition, kept = self.continuation.keeping(
-            transition, lambda: room, self.name, at_least=min(room, 1)
+            transition, lambda _: room, None, self.name, at_least=min(room, 1)
         )
         if kept:
             self._offered[workflow] += len(kept)
@@ -394,7 +394,7 @@ class Worker:
                     following = await self._advance_script(lease, going_on, name)
                 else:
                     following, body = await self._advance(lease, body, going_on, name)
-                if self.transactions.has(lease):
+                if self.transactions.retries and self.transactions.has(lease):
                     await self.transactions.abandon(lease)  # its step was not applied
                 self._done(lease, now)
                 if following is not None:
@@ -534,9 +534,9 @@ class Worker:
         """Return the step's transition, asking to keep the tokens it spawns. Not if the task has its own transaction:
         that is committed once and not sent again, so if its reply is lost the kept tokens remain unknown.
         """
-        if self._stopping or self.transactions.has(lease):
+        if self._stopping or (self.transactions.retries and self.transactions.has(lease)):
             return transition, []
-        return self.continuation.keeping(transition, partial(self._room_for, lease), name)
+        return self.continuation.keeping(transition, self._room_for, lease, name)
 
     def _room_for(self, lease: Lease) -> int:
         """Return the slots for tokens that a run of this lease has spawned, including its own slot, which is free by
@@ -549,7 +549,7 @@ class Worker:
 
     def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:
         """Commit a step with the others that wait, or in the transaction that its task has used."""
-        if not self.transactions.has(lease):
+        if not self.transactions.retries or not self.transactions.has(lease):
             workflow = self.shares.names.get(lease.definition) or self.shares.workflow_of(lease)
             return self.committer.commit(transition, workflow=workflow)
         return self._commit_within(lease, transition)
