@@ -118,6 +118,26 @@ async def test_many_tokens_are_shared_by_those_who_wait(opened: Open, redis_url:
 
 
 @pytest.mark.usefixtures("no_looks")
+async def test_more_announced_tokens_than_slots_are_taken_by_priority(opened: Open, redis_url: str) -> None:
+    """Also one of which this process was not told is taken before those of lower priority that it was."""
+    one, other = await opened(redis_url), await opened(redis_url)
+    task = await waiting(other, one, limit=1)
+    tokens = [
+        token("low"),
+        token("lower", priority=-1),
+        token("high", priority=5),
+        token("unknown", priority=7),
+    ]
+    [outcome] = await one.ledger.commit([start("priorities", *tokens)])
+    assert isinstance(outcome, Applied)
+    await one.broker.announce([each for each in outcome.ready if each.token != "unknown"])
+    order = await taken(task)
+    for _ in range(3):
+        order += await taken(await waiting(other, limit=1))
+    assert order == ["unknown", "high", "low", "lower"]
+
+
+@pytest.mark.usefixtures("no_looks")
 async def test_nothing_is_sent_while_nobody_waits(
     opened: Open, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

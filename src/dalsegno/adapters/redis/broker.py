@@ -17,7 +17,7 @@ import contextlib
 import math
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from itertools import groupby, islice
+from itertools import groupby
 from secrets import token_hex
 from typing import Any, cast
 
@@ -224,12 +224,15 @@ class RedisBroker:
     # -- announcements of other processes ---------------------------------------------------------------------
 
     async def _lease_named(self, worker: str, queues: frozenset[str], limit: int) -> list[Lease]:
+        """Lease what other processes announced. If that is more than was asked for, the ledger decides what comes
+        first, as among everything that is ready.
+        """
         if not self._named:
             return []
-        chosen = list(islice((each for each in self._named.values() if each.queue in queues), limit))
-        for token in chosen:
+        named = [each for each in self._named.values() if each.queue in queues]
+        for token in named:
             del self._named[token.token]
-        return await self.ledger.lease(worker, chosen) if chosen else []
+        return await self.ledger.lease(worker, named) if 0 < len(named) <= limit else []
 
     def _received(self, queue: str, tokens: Sequence[ReadyToken]) -> None:
         """Receive an entry. One that came when no worker waits here any more goes back, if another process waits."""
