@@ -9,10 +9,13 @@ from functools import partial
 from dalsegno.adapters.rabbitmq.amqp.address import parse_address
 from dalsegno.adapters.rabbitmq.amqp.channel import Channel, Message
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
-from dalsegno.adapters.rabbitmq.topology import COMPLETION, NODE_STATUS, Topology
+from dalsegno.adapters.rabbitmq.topology import COMPLETION, EXCHANGE, NODE_STATUS, Topology
 
 PREFETCH = 1_000
 SHOWN = 10
+COPIES = "soak.copies"
+"""A queue that gets statuses and completions in the order in which they were published."""
+COPIES_EXPIRE = 60_000
 
 
 class Master:
@@ -32,30 +35,35 @@ class Master:
         await Topology().declare(connection)
         channel = await connection.channel()
         channel.prefetch(PREFETCH)
+        await channel.declare_queue(COPIES, durable=False, arguments={"x-expires": COPIES_EXPIRE})
+        await channel.consume(COPIES, COPIES, partial(self._receive, channel))
         for queue in (NODE_STATUS, COMPLETION):
-            await channel.consume(queue, queue, partial(self._receive, channel, queue))
+            await channel.bind(COPIES, EXCHANGE, queue)
+            await channel.consume(queue, queue, partial(self._count, channel, queue))
         try:
             yield
         finally:
             await connection.close()
 
-    def _receive(self, channel: Channel, queue: str, message: Message) -> None:
-        self.note(queue, message.properties.message_id or "")
+    def _count(self, channel: Channel, queue: str, message: Message) -> None:
+        if queue == COMPLETION:
+            self.completions += 1
+        else:
+            self.statuses += 1
+        channel.ack(message.tag)
+
+    def _receive(self, channel: Channel, message: Message) -> None:
+        self.note(message.delivery.routing_key, message.properties.message_id or "")
         channel.ack(message.tag)
 
     def note(self, queue: str, identity: str) -> None:
-        """``identity``: the execution, the number of the event, and the status.
-
-        A completion leaves after the last status, but comes on another queue, so it may overtake statuses that wait.
-        """
+        """``identity``: the execution, the number of the event, and the status."""
         execution, number, _ = identity.rsplit(":", 2)
+        last = self._last.get(execution, 0)
+        self._complain(execution in self._ended, f"{identity} came after the completion")
         if queue == COMPLETION:
-            self.completions += 1
-            self._complain(execution in self._ended, f"{identity} was told before")
             self._ended.add(execution)
             return
-        self.statuses += 1
-        last = self._last.get(execution, 0)
         self._complain(int(number) < last, f"{identity} came after the status of event {last}")
         self._last[execution] = max(last, int(number))
 

@@ -13,7 +13,7 @@ from typing import Any
 from dalsegno import App, NodeContext, gather, sleep
 from dalsegno.engine.settings import EngineLimits, EngineSettings
 from tests.chaos import workload
-from tests.scenarios.documents import graph, task
+from tests.scenarios.documents import graph, task, wait
 
 LEASE = 5.0
 UNCOUNTED = 1_000_000
@@ -54,6 +54,9 @@ COUNTED = graph(
     name="counted",
     output="$resize.file",
 )
+
+PAUSED = graph("pause > one", {"pause": wait(3600), "one": _COUNTED}, name="paused", output="$one")
+"""Its timers are planted by others: it never waits that long."""
 
 app = workload.register(App("memory:"), moment=MOMENT)
 

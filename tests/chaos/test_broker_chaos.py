@@ -26,6 +26,7 @@ from tests.chaos import mixed_workload as mixed
 from tests.chaos.cluster import Cluster
 from tests.chaos.foreign import Completions, ForeignWorkers
 from tests.chaos.load import KINDS, Load
+from tests.chaos.planted_timers import PlantedTimers
 from tests.chaos.reporting import Report
 from tests.chaos.test_postgres_chaos import check, finish, prepared
 from tests.servers import RabbitServer
@@ -37,6 +38,8 @@ SECONDS = float(os.environ.get("DALSEGNO_CHAOS_SECONDS", "180"))
 EXECUTIONS = int(os.environ.get("DALSEGNO_CHAOS_EXECUTIONS", "5000"))
 COUNTED = (*KINDS, *("counted",) * 6)
 PATIENCE = 120.0
+TIMERS_LATE = 10.0
+"""Seconds after the death of their scheduler in which planted timers fire."""
 
 
 class Servers(NamedTuple):
@@ -78,6 +81,7 @@ class Storm:
         cluster: Cluster,
         servers: Servers,
         foreign: ForeignWorkers,
+        timers: PlantedTimers,
         client: App,
         folder: Path,
         stopped: float,
@@ -88,6 +92,7 @@ class Storm:
         self.cluster = cluster
         self.servers = servers
         self.foreign = foreign
+        self.timers = timers
         self.client = client
         self.folder = folder
         self.stopped = stopped
@@ -180,6 +185,22 @@ class Storm:
     def foreign_worker_killed(self) -> None:
         self.foreign.kill(self.chance.randrange(len(self.foreign)))
 
+    def schedulers_killed_with_timers(self) -> None:
+        """They die between claim and hand-over, and others hand over within ten seconds more than it takes anyway."""
+        self.timers.plant()
+        usual = self.timers.wait_for_all(self.cluster.tend)
+        self.timers.plant()
+        claimed = self.timers.wait_for_claim(self.cluster.tend)
+        for name in self.cluster.roles:
+            if name.startswith("scheduler") and self.cluster.members[name].alive:
+                self.cluster.members[name].kill()
+        seconds = self.timers.wait_for_all(self.cluster.tend)
+        self.report(
+            f"schedulers killed with {claimed} claimed timers: all handed over after {seconds:.1f} s "
+            f"({usual:.1f} s without a fault)"
+        )
+        assert seconds - usual < TIMERS_LATE
+
     def processes_killed(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -211,6 +232,7 @@ def rage(storm: Storm, seconds: float) -> None:
     )
     for fault in (*of_redis, *(of_rabbitmq if storm.servers.rabbitmq else ())):
         storm.suffer(fault, harmless=True)
+    storm.suffer(storm.schedulers_killed_with_timers, harmless=True)
     for fault in (storm.foreign_worker_killed, storm.worker_stopped, storm.postgres_killed):
         storm.suffer(fault)
 
@@ -232,6 +254,7 @@ def chaos(
     with ExitStack() as running:
         running.callback(client.close)
         reader = running.enter_context(Completions(servers.rabbitmq.url)) if servers.rabbitmq else None
+        timers = running.enter_context(PlantedTimers(servers.redis.url))
         foreign = running.enter_context(ForeignWorkers(mixed.FOREIGN, folder, **servers.workers()))
         with pytest.MonkeyPatch.context() as environment:  # of the cluster's processes alone
             for name, value in servers.environment(folder).items():
@@ -240,7 +263,7 @@ def chaos(
         running.enter_context(cluster)
         load = Load(cluster.server, executions, seconds + 10 * stopped, random.Random(6), COUNTED)
         load.begin()
-        storm = Storm(cluster, servers, foreign, client, folder, stopped, report)
+        storm = Storm(cluster, servers, foreign, timers, client, folder, stopped, report)
         rage(storm, seconds)
         began = time.monotonic()
         load.end(cluster.tend)
@@ -252,11 +275,12 @@ def chaos(
         if servers.rabbitmq is not None and reader is not None:
             told = completed(servers, reader, load, storm)
         load.started.update(storm.probes)
-        kinds = check(url, servers.postgres, load, 0)
+        kinds = check(url, servers.postgres, load, len(timers.executions))
         logs = cluster.logs()
     return (
         f"{dict(storm.kills)} killed\n{sum(kinds.values())} executions, each ended once as without faults "
-        f"{dict(kinds)}; the last one {quiet:.1f} s after the last fault\n{told}"
+        f"{dict(kinds)}, and {len(timers.executions)} of planted timers; "
+        f"the last one {quiet:.1f} s after the last fault\n{told}"
         f"{logs.count('Traceback')} tracebacks in the processes' logs"
     )
 
@@ -268,6 +292,7 @@ def completed(servers: Servers, reader: Completions, load: Load, storm: Storm) -
     began = time.monotonic()
     started = load.started | storm.probes
     graphs = {key for key, (kind, _) in started.items() if kind in mixed.GRAPHS or kind == "counted"}
+    graphs.update(storm.timers.executions)
 
     def all_told() -> bool:
         storm.cluster.tend()
