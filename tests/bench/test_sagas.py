@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench.sagas.run import soak
-from tests.effort import first
 
 
-@pytest.fixture(params=first(1, ["sqlite", "postgres"]))
+@pytest.fixture(params=["sqlite", "postgres"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/sagas.db"

@@ -3,7 +3,7 @@
 A random process is killed with -9 every second, PostgreSQL too now and then, and one worker is stopped for longer than
 its lease and goes on. Every execution ends once, with the result that it has without faults; those that are cancelled
 end once, too, and no limit is left in use or shut. Schedules come every second, and each of their times has started one
-execution. ``make test`` does so for 12 seconds; ``make chaos`` for ``DALSEGNO_CHAOS_SECONDS`` (180), with
+execution. ``make test`` does so for 20 seconds; ``make chaos`` for ``DALSEGNO_CHAOS_SECONDS`` (180), with
 ``DALSEGNO_CHAOS_EXECUTIONS`` (5000).
 """
 
@@ -215,7 +215,7 @@ def chaos(postgres: PostgresServer, folder: Path, seconds: float, restarts: int,
 def test_killed_processes_and_servers_lose_nothing_and_do_nothing_twice(
     private_postgres: PostgresServer, tmp_path: Path
 ) -> None:
-    chaos(private_postgres, tmp_path, seconds=12, restarts=2, executions=120)
+    chaos(private_postgres, tmp_path, seconds=20, restarts=2, executions=200)
 
 
 @pytest.mark.chaos

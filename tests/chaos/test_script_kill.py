@@ -1,6 +1,6 @@
 """``kill -9`` of workers that run scripts and Python workflows: one result each, and every effect once by its key.
 
-``make test`` kills 10 times; ``make chaos`` kills ``DALSEGNO_SCRIPT_KILLS`` times (100).
+``make test`` kills 20 times; ``make chaos`` kills ``DALSEGNO_SCRIPT_KILLS`` times (100).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.chaos.reporting import Report
 from tests.chaos.script_workload import FAN_OUT, STEPS, attempts, expected
 from tests.scenarios.stage import all_events
 
-SHORT = 10
+SHORT = 20
 LONG = int(os.environ.get("DALSEGNO_SCRIPT_KILLS", "100"))
 PATIENCE = 60.0
 UNCOUNTED = 1_000_000

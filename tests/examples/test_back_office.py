@@ -46,7 +46,6 @@ def open_office(tmp_path: Path) -> Iterator[Any]:
             part.kill()
 
 
-@pytest.mark.soak
 def test_office_keeps_its_promises_on_postgresql(open_office: Any, postgres_url: str) -> None:
     asyncio.run(a_day(open_office(postgres_url), postgres_url, each=2, seconds=8))
 
