@@ -1,5 +1,5 @@
 """Collection of 18,000 tests: without Python's garbage collector, the ones that wait a lot first, and those that run on
-each store on two of three.
+each store on SQLite and few of them on another.
 
 Collecting makes millions of objects, and all of them stay: to look for garbage among them takes longer than to make
 them. They are then taken out of every later collection, so that one in a test looks at what this test has made.
@@ -8,9 +8,10 @@ pytest-xdist gives each worker one stretch of the list to begin with. Tests that
 killed, for a load to end, for a lease to run out) come first: the first worker waits, and the others use the
 processors meanwhile.
 
-A scenario, a call of the HTTP API and what the engine does are tried on SQLite and on one other store, PostgreSQL or
-memory: of three tests one has this, two that, for a test takes ten times as long on PostgreSQL. The rules are the same
-code on each, and the contract suite holds for each whole. Some run on a store with a broker, too. With
+A scenario, a call of the HTTP API and what the engine does are tried on SQLite with all their parameters. Of four test
+functions one runs on PostgreSQL, too, and one on memory, with one of its parameters; those that need a store that lasts
+all run on PostgreSQL in this way. A test takes several times as long there. The rules are the same code on each, and
+the contract suite holds for each whole. Some run on a store with a broker, too. With
 ``DALSEGNO_MATRIX=full``, as `make soak` has it, all of them run on all stacks. What is named by its node id runs on all
 three stores.
 """
@@ -60,6 +61,8 @@ CROSSED = ("tests/scenarios/", "tests/server/", "tests/engine/")
 """Folders whose tests run on stores that take turns."""
 STORE = re.compile(r"(?<=[\[-])(memory|sqlite|postgres)(?=[\]-])")
 """A store among the parameters in a node id."""
+BESIDE = ("postgres", "memory", None, None)
+"""The stores beside SQLite on which test functions run, by turns."""
 BROKER = re.compile(r"_(?:rabbitmq|redis)(?=[\]-])")
 """A stack with a broker."""
 
@@ -89,16 +92,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def left_to_others(nodes: Iterable[str]) -> set[str]:
-    """The node ids of tests that run on all three stores, on the one that is left out this time."""
-    stores: dict[str, dict[str, str]] = defaultdict(dict)
+    """The node ids of tests that SQLite tries, too, on the stores that are left out this time."""
+    functions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for node in nodes:
         if node.startswith(CROSSED) and (found := STORE.findall(node)) and len(found) == 1:
-            stores[STORE.sub("*", node)][found[0]] = node
-    return {
-        nodes_by_store["postgres" if crc32(test.encode()) % 3 else "memory"]
-        for test, nodes_by_store in stores.items()
-        if len(nodes_by_store) == 3
-    }
+            functions[node.partition("[")[0]][found[0]].append(node)
+    left: set[str] = set()
+    for function, by_store in functions.items():
+        if (on_sqlite := by_store.pop("sqlite", None)) is None:
+            continue
+        turn = crc32(function.encode())
+        beside = BESIDE[turn % len(BESIDE)] if len(by_store) == 2 else next(iter(by_store), None)
+        for store, found in by_store.items():
+            kept = found[turn % len(on_sqlite) % len(found)] if store == beside else None
+            left.update(node for node in found if node != kept)
+    return left
 
 
 def beyond_two(nodes: Iterable[str]) -> set[str]:
