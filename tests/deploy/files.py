@@ -34,7 +34,11 @@ class Variable(NamedTuple):
 
 
 def documents(path: Path) -> list[Any]:
-    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+    return [
+        document
+        for document in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
+        if document
+    ]
 
 
 def objects() -> Iterator[tuple[str, dict[str, Any]]]:

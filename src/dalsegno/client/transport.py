@@ -188,7 +188,7 @@ class Transport:
             timeout=httpx.Timeout(READ, connect=CONNECT),
             limits=httpx.Limits(max_connections=None if self._wire is not None else 1),
             transport=self._wire,
-            verify=self._tls if self._wire is None else True,
+            verify=self._tls if self._wire is None and self.url.startswith("https:") else False,
         )
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
