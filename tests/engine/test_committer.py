@@ -8,12 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from dalsegno.adapters.memory import MemoryBroker, MemoryLedger
+from dalsegno.engine.batches import SMALL_BATCH, SMALL_WEIGHT
 from dalsegno.engine.committer import (
     LONGEST_OVERDUE,
     MAX_BATCH,
     OVERDUE,
-    SMALL_BATCH,
-    SMALL_WEIGHT,
     Committer,
 )
 from dalsegno.errors import Unavailable

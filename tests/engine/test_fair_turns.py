@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno.adapters import excluding_claims
 from dalsegno.adapters.excluding_claims import ExcludingClaims
-from dalsegno.engine.committer import Entry, Gathering
+from dalsegno.engine.batches import Entry, Gathering
 from dalsegno.engine.worker.slot_shares import CROWDING_SECONDS, HeldSlot, SlotShares
 from dalsegno.engine.worker.tokens import MAX_HOPS, Continuation
 from dalsegno.model.effect import EndScope

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import asyncpg
 import pytest
 
-from dalsegno.engine.committer import SMALL_BATCH, Committer
+from dalsegno.engine.batches import SMALL_BATCH
+from dalsegno.engine.committer import Committer
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.stack import Stack
 from dalsegno.testing.contract.builders import event, start, token

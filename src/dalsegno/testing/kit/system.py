@@ -27,7 +27,8 @@ from dalsegno.adapters.memory import (
     MemoryStore,
 )
 from dalsegno.admin.triggers import settle_when_deployed
-from dalsegno.engine.committer import Committer, Then
+from dalsegno.engine.batches import Then
+from dalsegno.engine.committer import Committer
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.scripts.python_workflows import Workflows

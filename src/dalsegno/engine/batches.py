@@ -1,0 +1,206 @@
+"""Batches: which of the waiting transitions are committed together, and whose turn it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain, zip_longest
+
+from dalsegno.model.transition import Outcome, Transition
+
+SMALL_BATCH = 25
+"""Least weight of a batch that is sent while another is in flight. A batch costs a round trip and a sync, about as
+much as this many transitions.
+"""
+SMALL_WEIGHT = 5
+"""Largest weight of a workflow's waiting transitions with which they may overtake the batches in flight."""
+LARGE_WEIGHT = 4
+"""Weight in flight per workflow from which on other workflows no longer wait for the batches in flight."""
+
+Then = Callable[[Outcome | None], None]
+"""Callback for the outcome, called even if the caller no longer waits. None: the outcome is unknown."""
+Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
+"""A transition, the future of its outcome, whether it waits for the store during an outage, its callback, and the
+workflow it counts for. Every step makes one and reads it several times, so it is a plain tuple
+that is read by position.
+"""
+
+
+class Batch(list[Entry]):
+    """Entries that are committed together, their weight when they were taken, and the workflows they count for."""
+
+    __slots__ = ("weight", "workflows")
+
+    def __init__(self, entries: Iterable[Entry], weight: int) -> None:
+        super().__init__(entries)
+        self.weight = weight
+        self.workflows: set[str] = set()
+
+
+class Gathering:
+    def __init__(self, largest: int, at_once: int) -> None:
+        self.largest = largest
+        """Largest weight of a batch."""
+        self._at_once = at_once
+        self._waiting: list[Entry] = []
+        self._weight = 0
+        """Weight of the waiting entries."""
+        self.sent = 0
+        """Weight of the batches in flight."""
+        self._touched: set[str] = set()
+        """Executions with a transition in flight."""
+        self._under_way = Counter[str]()
+        """Number of batches in flight, by workflow."""
+        self._workflow = ""
+        self.is_mixed = False
+        """Whether several workflows have submitted transitions since this was last set to False."""
+        self.takes_turns = True
+        """False while only one workflow commits: its transitions keep their order and need no grouping."""
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, entry: Entry) -> bool:
+        """Add an entry. Return True if it may be sent now; otherwise a sender takes it with its next batch."""
+        self._waiting.append(entry)
+        self._weight += 1 + (len(entry[0].effects) >> 3)
+        workflow = entry[4]
+        if workflow and workflow != self._workflow:
+            self.is_mixed = self.is_mixed or bool(self._workflow)
+            self._workflow = workflow
+        if not self.sent:
+            return True
+        return self._weight >= SMALL_BATCH and entry[0].execution not in self._touched
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """Put entries back at the front: they go with the next batch."""
+        self._waiting[:0] = entries
+        self._weight += weight_of_all(entries)
+
+    def take(self, *, even_if_small: bool = False) -> Batch | None:
+        """Take the next batch and count it as in flight. Return None if nothing may be sent."""
+        least = SMALL_BATCH if self.sent and not even_if_small else 1
+        if self._weight < least:
+            return None
+        share = self._share()
+        if not self._touched and self._weight <= share:
+            batch, rest = Batch(self._waiting, self._weight), list[Entry]()
+        elif not (self._touched or self.takes_turns or self.is_mixed):
+            first = self._fill([self._waiting], share)
+            batch, rest = Batch(first, weight_of_all(first)), self._waiting[len(first) :]
+        else:
+            chosen, rest = self._choose(share)
+            batch = Batch(chosen, weight_of_all(chosen))
+        if batch.weight < least:
+            return None
+        return self._send(batch, rest)
+
+    def take_overtaking(self) -> Batch | None:
+        """Take the transitions that need not wait while a few other workflows fill the batches in flight: all those
+        of workflows that have nothing in flight and few transitions waiting.
+        """
+        if self.sent < LARGE_WEIGHT * len(self._under_way):
+            return None
+        chosen = list[Entry]()
+        for workflow, executions in self._by_workflow().items():
+            entries = list(chain.from_iterable(executions.values()))
+            if (
+                self.may_overtake(workflow)
+                and weight_of_all(entries) <= SMALL_WEIGHT
+                and len(chosen) < self.largest
+            ):
+                chosen += entries
+        if not chosen:
+            return None
+        ids = set(map(id, chosen))
+        rest = [entry for entry in self._waiting if id(entry) not in ids]
+        return self._send(Batch(chosen, weight_of_all(chosen)), rest)
+
+    def may_overtake(self, workflow: str) -> bool:
+        """Return True if the workflow has nothing in flight."""
+        return bool(workflow) and workflow not in self._under_way
+
+    def _send(self, batch: Batch, rest: list[Entry]) -> Batch:
+        self._waiting = rest
+        self._weight -= batch.weight
+        self.sent += batch.weight
+        if self._at_once > 1:
+            self._touched.update([entry[0].execution for entry in batch])
+            batch.workflows = {entry[4] for entry in batch}
+            self._under_way.update(batch.workflows)
+        return batch
+
+    def finished(self, batch: Batch) -> None:
+        """Count a batch as no longer in flight, regardless of its outcome."""
+        self.sent -= batch.weight
+        if self._at_once > 1:
+            self._touched.difference_update([entry[0].execution for entry in batch])
+            self._under_way -= Counter(batch.workflows)
+
+    def _share(self) -> int:
+        """Return an equal share of all work: while the store works on one batch, this process works on the other."""
+        total = self._weight + self.sent
+        parts = min(self._at_once, max(total // SMALL_BATCH, 1))
+        return min(self.largest, -(-total // parts))
+
+    def _choose(self, share: int) -> tuple[list[Entry], list[Entry]]:
+        """Choose the entries of the next batch and return them with the rest.
+
+        Workflows take turns, each with one execution: first the one that has waited longest, then those with the
+        fewest transitions. The first executions get at most an equal part of the batch, so that an execution with
+        very many transitions does not delay others. Further transitions of a chosen execution go along as long as the
+        batch has room, because no other batch could take them meanwhile.
+        """
+        lines = [_line(executions) for executions in self._by_workflow().values()]
+        if len(lines) > 1 or (lines and len(lines[0]) > 1):
+            for line in lines:
+                line[0] = line[0][: max(share // max(len(lines), 2), 1)]
+        batch = self._fill(chain.from_iterable(zip_longest(*lines, fillvalue=[])), share)
+        chosen = set(map(id, batch))
+        return batch, [entry for entry in self._waiting if id(entry) not in chosen]
+
+    def _fill(self, executions: Iterable[list[Entry]], share: int) -> list[Entry]:
+        """Fill a batch: at most one large transition, and as much else as fits."""
+        batch, filled, has_large = list[Entry](), 0, False
+        for entries in executions:
+            for entry in entries:
+                weight = 1 + (len(entry[0].effects) >> 3)
+                if weight >= SMALL_BATCH:
+                    if has_large:
+                        break
+                    has_large = True
+                elif filled + weight > self.largest:
+                    break
+                else:
+                    filled += weight
+                batch.append(entry)
+            if filled >= share:
+                break
+        return batch
+
+    def _by_workflow(self) -> dict[str, dict[str, list[Entry]]]:
+        """Return the transitions that may be sent, by workflow and execution."""
+        found: dict[str, dict[str, list[Entry]]] = {}
+        executions: dict[str, list[Entry]] = {}
+        for entry in self._waiting:
+            execution = entry[0].execution
+            if (known := executions.get(execution)) is not None:
+                known.append(
+                    entry
+                )  # whatever workflow it counts for: transitions of one execution keep their order
+            elif execution not in self._touched:
+                executions[execution] = found.setdefault(entry[4], {})[execution] = [entry]
+        return found
+
+
+def weight_of_all(entries: Iterable[Entry]) -> int:
+    """Return the weight of entries. A transition weighs one, plus one for every eight effects."""
+    return sum([1 + (len(entry[0].effects) >> 3) for entry in entries])
+
+
+def _line(executions: dict[str, list[Entry]]) -> list[list[Entry]]:
+    """Return the executions of a workflow in the order in which they are sent."""
+    oldest, *others = executions.values()
+    return [oldest, *sorted(others, key=len)]
