@@ -333,6 +333,76 @@ async def test_one_batch_at_a_time_while_the_store_is_slow_for_several_workflows
     assert [gate.done() for gate in ledger.gates].count(False) == 2, "the store is quick again"
 
 
+@pytest.mark.parametrize(("others", "most"), [((), MAX_BATCH), (("other",), 100)])
+async def test_batches_are_short_only_while_other_workflows_wait_for_them(
+    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...], most: int
+) -> None:
+    now, seconds_per_transition = 0.0, 0.0005
+    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
+    committer = committer_on(ledger, at_once=1)
+    commit_of(committer, "busy", 1)
+    await settle_down()
+    for number in range(40):
+        for workflow in ("busy", *others):
+            commit_many_of(committer, workflow, number, MAX_BATCH)
+        now += len(ledger.batches[number]) * seconds_per_transition
+        ledger.answer(number)
+        await settle_down()
+
+    assert ledger.sizes()[-1] <= most
+    assert ledger.sizes()[-1] > most // 3
+
+
+def commit_many_of(committer: Committer, workflow: str, round: int, count: int) -> None:
+    for number in range(count):
+        committer.commit(begin(f"{workflow}-{round}-{number}"), workflow=workflow)
+
+
+async def test_large_commit_of_one_workflow_does_not_delay_those_of_others(ledger: SlowLedger) -> None:
+    committer = committer_on(ledger)
+    commit_of(committer, "hostile", 1)
+    commit_of(committer, "honest", 1)
+    await settle_down()
+    ledger.answer(0)
+    await settle_down()
+    output = b"x" * 14 * 1024 * 1024
+    committer.commit(Transition("hostile-0", (EndScope("s", output),)), workflow="hostile")
+    committer.commit(note("honest-0", "first"), workflow="honest")
+    await settle_down()
+    assert [ledger.names(number) for number in range(1, len(ledger.batches))] == [["hostile-0"], ["honest-0"]]
+
+    ledger.answer(2)
+    await settle_down()
+    later = committer.commit(note("honest-0", "second"), workflow="honest")
+    await settle_down()
+    ledger.answer(3)
+    assert isinstance(await later, Applied), "it waits neither for the large one nor for the clock"
+
+
+async def test_large_commits_do_not_make_the_batches_of_others_smaller(
+    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
+    committer = committer_on(ledger)
+    commit_of(committer, "hostile", 1)
+    commit_of(committer, "honest", 1)
+    await settle_down()
+    ledger.answer(0)
+    await settle_down()
+    output = b"x" * 4 * 1024 * 1024
+    for number in range(1, 10):
+        committer.commit(Transition("hostile-0", (EndScope("s", output),)), workflow="hostile")
+        await settle_down()
+        now += 0.05
+        ledger.answer(number)
+        await settle_down()
+
+    commit_of(committer, "honest", 3 * SMALL_BATCH)
+    await settle_down()
+    assert ledger.sizes()[-1] > SMALL_BATCH
+
+
 async def test_slow_store_takes_another_batch_beside_a_large_transition(
     ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

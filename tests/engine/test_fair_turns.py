@@ -10,12 +10,26 @@ import pytest
 
 from dalsegno.adapters import excluding_claims
 from dalsegno.adapters.excluding_claims import ExcludingClaims
-from dalsegno.engine.batches import Entry, Gathering
+from dalsegno.engine.batches import BYTES_PER_WEIGHT, SMALL_BATCH, Entry, Gathering, weight_of
 from dalsegno.engine.worker.slot_shares import CROWDING_SECONDS, HeldSlot, SlotShares
 from dalsegno.engine.worker.tokens import MAX_HOPS, Continuation
-from dalsegno.model.effect import EndScope
+from dalsegno.model.effect import (
+    BeginExecution,
+    DeliverToToken,
+    EndIfLast,
+    EndScope,
+    FinishExecution,
+    LeaveContext,
+    PostSignal,
+    SettlePromise,
+    SpawnToken,
+    StoreOutput,
+    WriteOutbox,
+)
+from dalsegno.model.machine import Completion
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
+from dalsegno.testing.contract.builders import event, token
 
 
 def lease(workflow: str) -> Lease:
@@ -64,8 +78,24 @@ async def gathered(*executions: str, largest: int) -> Gathering:
     for each in executions:
         workflow, _, execution = each.rpartition("/")
         future = asyncio.get_running_loop().create_future()
-        gathering.add((Transition(execution, ()), future, True, None, workflow))
+        gathering.add((Transition(execution, ()), future, True, None, workflow, 1))
     return gathering
+
+
+OUTPUT = b"x" * 1024 * 1024
+
+
+def add(gathering: Gathering, execution: str, effects: tuple[Any, ...]) -> None:
+    transition, future = Transition(execution, effects), asyncio.get_running_loop().create_future()
+    gathering.add((transition, future, True, None, execution, weight_of(transition)))
+
+
+def batches_of(gathering: Gathering) -> list[list[str]]:
+    sent = []
+    while batch := gathering.take():
+        sent.append(names(batch))
+        gathering.finished(batch)
+    return sent
 
 
 def names(batch: list[Entry]) -> list[str]:
@@ -121,13 +151,68 @@ async def test_transitions_with_very_many_effects_do_not_go_together() -> None:
     gathering = Gathering(25, 1)
     large = (EndScope("s", b""),) * 400
     for name, effects in (("a", large), ("b", large), ("c", ())):
-        future = asyncio.get_running_loop().create_future()
-        gathering.add((Transition(name, effects), future, True, None, name))
-    batches = []
-    while batch := gathering.take():
-        batches.append(names(batch))
+        add(gathering, name, effects)
+    assert batches_of(gathering) == [["a"], ["c"], ["b"]]
+
+
+async def test_small_transitions_wait_for_no_large_one_in_their_batch() -> None:
+    gathering = Gathering(500, 1)
+    many_bytes = (EndScope("s", b"x" * (SMALL_BATCH << BYTES_PER_WEIGHT)),)
+    for name, effects in (("x", ()), ("a", many_bytes), ("y", ()), ("b", many_bytes), ("z", ())):
+        add(gathering, name, effects)
+    assert batches_of(gathering) == [["a"], ["x", "y", "z"], ["b"]]
+
+
+async def test_large_transitions_and_small_ones_take_turns() -> None:
+    gathering = Gathering(500, 1)
+    many_bytes = (EndScope("s", b"x" * (SMALL_BATCH << BYTES_PER_WEIGHT)),)
+    for number in range(3):
+        add(gathering, f"large-{number}", many_bytes)
+    sent = []
+    for number in range(4):
+        add(gathering, f"small-{number}", ())
+        batch = gathering.take()
+        sent.append(names(batch))
         gathering.finished(batch)
-    assert batches == [["a", "c"], ["b"]]
+    assert sent == [["large-0"], ["small-0", "small-1"], ["large-1"], ["small-2", "small-3"]]
+
+
+async def test_what_follows_a_large_transition_of_the_same_execution_goes_after_it() -> None:
+    gathering = Gathering(500, 1)
+    many_bytes = (EndScope("s", b"x" * (SMALL_BATCH << BYTES_PER_WEIGHT)),)
+    for name, effects in (("a", ()), ("a", many_bytes), ("a", ()), ("b", ())):
+        add(gathering, name, effects)
+    sent = []
+    while batch := gathering.take():
+        sent.append([(entry[0].execution, entry[5] >= SMALL_BATCH) for entry in batch])
+        gathering.finished(batch)
+    of_a = [is_large for batch in sent for execution, is_large in batch if execution == "a"]
+    assert of_a == [False, True, False]
+    assert [("a", True)] in sent
+
+
+FINISH = FinishExecution("COMPLETED", event("ExecutionCompleted"), OUTPUT, OUTPUT, OUTPUT)
+
+
+@pytest.mark.parametrize(
+    ("effect", "megabytes"),
+    [
+        (BeginExecution(input=OUTPUT), 1),
+        (DeliverToToken("t", "signal:s", OUTPUT), 1),
+        (EndIfLast("", token("f"), left=OUTPUT, finish=FINISH, slot_data=OUTPUT), 5),
+        (EndScope("s", OUTPUT), 1),
+        (FINISH, 3),
+        (LeaveContext("", "k", OUTPUT), 1),
+        (PostSignal("i", "s", OUTPUT, event("SignalReceived")), 1),
+        (SettlePromise(Completion(1, True, OUTPUT)), 1),
+        (SpawnToken(token("t", data=OUTPUT)), 1),
+        (StoreOutput("o", OUTPUT), 1),
+        (WriteOutbox("o", "topic", OUTPUT), 1),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_the_bytes_of_every_kind_of_effect_count(effect: Any, megabytes: int) -> None:
+    assert weight_of(Transition("e", (effect,))) == 1 + megabytes * 64
 
 
 async def test_transitions_of_one_execution_keep_their_order_whatever_they_count_for() -> None:

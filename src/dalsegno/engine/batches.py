@@ -5,14 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, takewhile, zip_longest
+from typing import Any
 
+from dalsegno.model.effect import (
+    BeginExecution,
+    CreateExecution,
+    DeliverToToken,
+    Effect,
+    EndIfLast,
+    EndScope,
+    FinishExecution,
+    LeaveContext,
+    PostSignal,
+    ResolveSlot,
+    SaveMachine,
+    SettlePromise,
+    SpawnToken,
+    StoreOutput,
+    WriteOutbox,
+)
 from dalsegno.model.transition import Outcome, Transition
 
 SMALL_BATCH = 25
 """Least weight of a batch that is sent while another is in flight. A batch costs a round trip and a sync, about as
-much as this many transitions.
+much as this many transitions. A single transition of this weight is a large one: it goes alone.
 """
+EFFECTS_PER_WEIGHT, BYTES_PER_WEIGHT = 3, 14
+"""Powers of two: eight effects, and 16 KiB, take the store about as long as one more transition."""
 SMALL_WEIGHT = 5
 """Largest weight of a workflow's waiting transitions with which they may overtake the batches in flight."""
 LARGE_WEIGHT = 4
@@ -20,11 +40,54 @@ LARGE_WEIGHT = 4
 
 Then = Callable[[Outcome | None], None]
 """Callback for the outcome, called even if the caller no longer waits. None: the outcome is unknown."""
-Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str]
-"""A transition, the future of its outcome, whether it waits for the store during an outage, its callback, and the
-workflow it counts for. Every step makes one and reads it several times, so it is a plain tuple
+Entry = tuple[Transition, asyncio.Future[Outcome], bool, Then | None, str, int]
+"""A transition, the future of its outcome, whether it waits for the store during an outage, its callback, the
+workflow it counts for, and its weight. Every step makes one and reads it several times, so it is a plain tuple
 that is read by position.
 """
+
+
+def weight_of(transition: Transition) -> int:
+    """Return the weight of a transition: one, and more for many effects and for many bytes."""
+    effects = transition.effects
+    size = 0
+    for effect in effects:
+        if type(effect) is SpawnToken:  # nearly every effect of nearly every step
+            size += len(effect.token.data)
+        elif (bytes_of := _BYTES.get(type(effect))) is not None:
+            size += bytes_of(effect)
+    return 1 + (len(effects) >> EFFECTS_PER_WEIGHT) + (size >> BYTES_PER_WEIGHT)
+
+
+def _length(*values: bytes | None) -> int:
+    return sum([len(value) for value in values if value is not None])
+
+
+def _of_ending(effect: FinishExecution) -> int:
+    return _length(effect.output, effect.context, effect.error)
+
+
+def _of_last(effect: EndIfLast) -> int:
+    own = _length(effect.left, effect.slot_data, effect.finisher.data)
+    return own if effect.finish is None else own + _of_ending(effect.finish)
+
+
+_BYTES: dict[type[Effect], Callable[[Any], int]] = {
+    BeginExecution: lambda effect: _length(effect.input),
+    CreateExecution: lambda effect: _length(effect.execution.input),
+    DeliverToToken: lambda effect: len(effect.data),
+    EndIfLast: _of_last,
+    EndScope: lambda effect: len(effect.data),
+    FinishExecution: _of_ending,
+    LeaveContext: lambda effect: len(effect.data),
+    PostSignal: lambda effect: len(effect.data),
+    ResolveSlot: lambda effect: _length(effect.data),
+    SaveMachine: lambda effect: len(effect.snapshot),
+    SettlePromise: lambda effect: _length(effect.completion.data),
+    StoreOutput: lambda effect: len(effect.data),
+    WriteOutbox: lambda effect: len(effect.data),
+}
+"""The bytes that effects bring to the store."""
 
 
 class Batch(list[Entry]):
@@ -37,6 +100,11 @@ class Batch(list[Entry]):
         self.weight = weight
         self.workflows: set[str] = set()
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it is one large transition."""
+        return len(self) == 1 and self.weight >= SMALL_BATCH
+
 
 class Gathering:
     def __init__(self, largest: int, at_once: int) -> None:
@@ -46,6 +114,10 @@ class Gathering:
         self._waiting: list[Entry] = []
         self._weight = 0
         """Weight of the waiting entries."""
+        self._large = 0
+        """Number of the large ones among them."""
+        self._was_large = False
+        """Whether the latest batch that was chosen among many was a large transition."""
         self.sent = 0
         """Weight of the batches in flight."""
         self._touched: set[str] = set()
@@ -65,9 +137,12 @@ class Gathering:
     def add(self, entry: Entry) -> bool:
         """Add an entry. Return True if it may be sent now; otherwise a sender takes it with its next batch."""
         self._waiting.append(entry)
-        self._weight += 1 + (len(entry[0].effects) >> 3)
+        weight = entry[5]
+        self._weight += weight
+        if weight >= SMALL_BATCH:
+            self._large += 1
         workflow = entry[4]
-        if workflow and workflow != self._workflow:
+        if workflow != self._workflow and workflow:
             self.is_mixed = self.is_mixed or bool(self._workflow)
             self._workflow = workflow
         if not self.sent:
@@ -78,6 +153,7 @@ class Gathering:
         """Put entries back at the front: they go with the next batch."""
         self._waiting[:0] = entries
         self._weight += weight_of_all(entries)
+        self._large += _large_ones(entries)
 
     def take(self, *, even_if_small: bool = False) -> Batch | None:
         """Take the next batch and count it as in flight. Return None if nothing may be sent."""
@@ -85,7 +161,7 @@ class Gathering:
         if self._weight < least:
             return None
         share = self._share()
-        if not self._touched and self._weight <= share:
+        if not (self._touched or self._large) and self._weight <= share:
             batch, rest = Batch(self._waiting, self._weight), list[Entry]()
         elif not (self._touched or self.takes_turns or self.is_mixed):
             first = self._fill([self._waiting], share)
@@ -125,6 +201,8 @@ class Gathering:
     def _send(self, batch: Batch, rest: list[Entry]) -> Batch:
         self._waiting = rest
         self._weight -= batch.weight
+        if self._large:
+            self._large -= _large_ones(batch)
         self.sent += batch.weight
         if self._at_once > 1:
             self._touched.update([entry[0].execution for entry in batch])
@@ -157,28 +235,34 @@ class Gathering:
         if len(lines) > 1 or (lines and len(lines[0]) > 1):
             for line in lines:
                 line[0] = line[0][: max(share // max(len(lines), 2), 1)]
-        batch = self._fill(chain.from_iterable(zip_longest(*lines, fillvalue=[])), share)
+        executions = chain.from_iterable(zip_longest(*lines, fillvalue=[]))
+        batch = (
+            self._fill(executions, share) if not self._large else self._fill_apart(list(executions), share)
+        )
         chosen = set(map(id, batch))
         return batch, [entry for entry in self._waiting if id(entry) not in chosen]
 
     def _fill(self, executions: Iterable[list[Entry]], share: int) -> list[Entry]:
-        """Fill a batch: at most one large transition, and as much else as fits."""
-        batch, filled, has_large = list[Entry](), 0, False
+        """Fill a batch with as much as fits."""
+        batch, filled = list[Entry](), 0
         for entries in executions:
             for entry in entries:
-                weight = 1 + (len(entry[0].effects) >> 3)
-                if weight >= SMALL_BATCH:
-                    if has_large:
-                        break
-                    has_large = True
-                elif filled + weight > self.largest:
+                if batch and filled + entry[5] > self.largest:
                     break
-                else:
-                    filled += weight
+                filled += entry[5]
                 batch.append(entry)
             if filled >= share:
                 break
         return batch
+
+    def _fill_apart(self, executions: list[list[Entry]], share: int) -> list[Entry]:
+        """Fill a batch with one large transition alone, or without any: they take turns. Nothing else waits until a
+        large one is written, and it does not wait for ever.
+        """
+        large = next((entries[0] for entries in executions if entries and _is_large(entries[0])), None)
+        small = self._fill([list(takewhile(_is_small, entries)) for entries in executions], share)
+        self._was_large = large is not None and not (small and self._was_large)
+        return [large] if large is not None and self._was_large else small
 
     def _by_workflow(self) -> dict[str, dict[str, list[Entry]]]:
         """Return the transitions that may be sent, by workflow and execution."""
@@ -196,8 +280,20 @@ class Gathering:
 
 
 def weight_of_all(entries: Iterable[Entry]) -> int:
-    """Return the weight of entries. A transition weighs one, plus one for every eight effects."""
-    return sum([1 + (len(entry[0].effects) >> 3) for entry in entries])
+    """Return the weight of entries together."""
+    return sum([entry[5] for entry in entries])
+
+
+def _is_large(entry: Entry) -> bool:
+    return entry[5] >= SMALL_BATCH
+
+
+def _is_small(entry: Entry) -> bool:
+    return entry[5] < SMALL_BATCH
+
+
+def _large_ones(entries: Iterable[Entry]) -> int:
+    return sum(map(_is_large, entries))
 
 
 def _line(executions: dict[str, list[Entry]]) -> list[list[Entry]]:

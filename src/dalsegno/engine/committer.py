@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dalsegno.engine.batches import SMALL_BATCH, Batch, Entry, Gathering, Then
+from dalsegno.engine.batches import SMALL_BATCH, Batch, Entry, Gathering, Then, weight_of
 from dalsegno.engine.tracing import Observer
 from dalsegno.errors import DalSegnoError, OperatorError, StoreLost, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition, Unconfirmed
@@ -201,13 +201,14 @@ class Committer:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        may_go = self._gathering.add((transition, future, wait_for_store, then, workflow))
+        weight = weight_of(transition)
+        may_go = self._gathering.add((transition, future, wait_for_store, then, workflow, weight))
         senders = len(self._senders)
         if may_go and senders < self._at_once and senders < self._most_senders():
             self._senders.add(loop.create_task(self._send_batches()))
         elif self._at_once > 1:
-            if self._overtaking is None and self._gathering.may_overtake(workflow):
-                self._overtaking = loop.create_task(self._overtake())
+            if self._gathering.may_overtake(workflow):
+                self._let_overtake()
             if self._overdue is None:
                 self._schedule_overdue()
         return future
@@ -220,6 +221,10 @@ class Committer:
         gathering = self._gathering
         is_slow = gathering.takes_turns and gathering.largest <= SMALL_BATCH
         return 1 if is_slow and gathering.sent <= 2 * SMALL_BATCH else self._at_once
+
+    def _let_overtake(self) -> None:
+        if self._overtaking is None:
+            self._overtaking = asyncio.get_running_loop().create_task(self._overtake())
 
     async def _overtake(self) -> None:
         """Send the transitions of workflows with little to do, without waiting for the batches of busy workflows."""
@@ -274,6 +279,8 @@ class Committer:
                 self._gathering.take() if len(self._senders) <= self._most_senders() else None
             ):
                 self._sent_at = asyncio.get_running_loop().time()
+                if self._at_once > 1 and batch.is_large and self._gathering.is_waiting:
+                    self._let_overtake()  # what came together with a large transition
                 await self._send_off(batch)
                 batch = None
         finally:
@@ -389,7 +396,7 @@ def _fail_all(batch: list[Entry], error: BaseException) -> None:
 
 
 def _fail(entry: Entry, error: Exception) -> None:
-    _, future, _, then, _ = entry
+    _, future, _, then, _, _ = entry
     if then is not None:
         then(None)
     if not future.done():
