@@ -1,6 +1,6 @@
 """``kill -9`` of workers at random moments: no execution lost, none ended twice, every result as without faults.
 
-``make test`` kills 10 times; ``make chaos`` kills ``DALSEGNO_KILLS`` times (200).
+``make test`` kills 20 times; ``make chaos`` kills ``DALSEGNO_KILLS`` times (200).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.chaos.reporting import Report
 from tests.chaos.workload import DOCUMENTS, payload
 from tests.scenarios.documents import echo, graph, task
 
-SHORT = 10
+SHORT = 20
 LONG = int(os.environ.get("DALSEGNO_KILLS", "200"))
 STARTED_PER_KILL = 12
 PATIENCE = 60.0
