@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.servers.forking import Forked, can_be_forked
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def is_crash(text: str) -> bool:

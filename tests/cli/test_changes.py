@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 from dalsegno.engine.operations.diff import (
@@ -158,9 +158,9 @@ def test_lines_that_look_like_signs_are_counted_as_lines() -> None:
 def test_large_texts_are_compared_in_bounded_time() -> None:
     before = "\n".join(f"{number} {number % 7}" for number in range(30_000))
     after = "\n".join(f"{number} {number % 5}" for number in range(30_000))
-    began = perf_counter()
+    began = process_time()
     found = compare_texts(before, after)
-    assert perf_counter() - began < 10
+    assert process_time() - began < 10
     assert (found.added, found.removed) == (30_000, 30_000)
 
 

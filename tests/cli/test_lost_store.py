@@ -21,7 +21,7 @@ from tests.cli.documents import HELLO, LONG_WAIT, write
 from tests.cli.programs import Program, Programs
 from tests.waiting import until
 
-SOON = 10.0
+SOON = 30.0
 
 
 def lose(path: Path) -> None:

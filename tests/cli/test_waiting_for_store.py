@@ -150,7 +150,7 @@ async def test_store_that_is_not_fit_for_writing_is_closed(
     with pytest.raises(Unavailable):
         await open_stack(postgres_url)
     connected = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{postgres_url.rpartition('/')[2]}'"
-    until(lambda: postgres_server.psql(connected) == "0", "the connections to be closed", seconds=10)
+    until(lambda: postgres_server.psql(connected) == "0", "the connections to be closed")
 
 
 async def test_engine_whose_first_beat_was_not_stored_can_be_closed(
@@ -280,4 +280,4 @@ async def test_try_that_gets_no_answer_does_not_hold_up_the_end() -> None:
     asyncio.get_running_loop().call_later(0.05, stopping.ask, signal.SIGTERM)
     began = time.monotonic()
     assert not await opened(Silent(), stopping)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30

@@ -114,7 +114,7 @@ async def test_waits_share_a_stream_and_leave_room_for_other_calls(client: Clien
         began = time.monotonic()
         await handles[0].asignal("go", {"by": "Ann"})
         assert await waits[0] == "Ann"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         await asyncio.gather(*(handle.asignal("go", {"by": "Bob"}) for handle in handles[1:]))
         assert set(await asyncio.gather(*waits[1:])) == {"Bob"}
 
@@ -243,4 +243,4 @@ async def test_calls_that_wait_for_a_connection_are_told_of_a_silent_server(
         calls = [client.handle(f"e{n}").astatus() for n in range(500)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(each).__name__ for each in outcomes} == {"ServerUnreachable"}
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60

@@ -89,7 +89,7 @@ async def test_a_task_that_waits_when_the_application_is_closed_is_told() -> Non
         waiter = asyncio.create_task((await app.astart("s")).aresult())
         await come_about(lambda: waits_for_endings(app), "the task waits")
     with pytest.raises(UsageError, match=STOPPED):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await waiter
 
 
@@ -100,7 +100,7 @@ async def test_a_task_of_another_loop_is_told_too() -> None:
         waiter = asyncio.create_task((await app.astart("s")).aresult())
         await come_about(lambda: waits_for_endings(app), "the task waits")
     with pytest.raises(UsageError, match=STOPPED):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await waiter
 
 

@@ -16,8 +16,8 @@ from dalsegno.engine.settings import EngineSettings
 from tests.scenarios.documents import graph, task
 from tests.waiting import until
 
-SOON = 5.0
-"""Seconds: less than a worker that nobody wakes waits for its next look, which is up to 18."""
+SOON = 11.0
+"""Seconds: less than a worker that nobody wakes waits for its next look, which is 12 to 18."""
 
 
 class Shop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -56,9 +56,9 @@ def any_graph() -> dict[str, Any]:
 @pytest.mark.parametrize("make", [chain, fan_out, any_graph])
 def test_ten_thousand_nodes_load_quickly(make: Any) -> None:
     text = json.dumps(make())
-    start = perf_counter()
+    start = process_time()
     plan = load_graph(text, CATALOG).plan
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10
     assert len(plan.nodes) == COUNT
 
 
@@ -83,8 +83,8 @@ def test_ten_thousand_mistakes_are_reported_in_good_time() -> None:
     source = chain()
     for index, edge in enumerate(source["edges"]):
         edge["dst"] = f"m{index}"
-    start = perf_counter()
+    start = process_time()
     with pytest.raises(InvalidDefinition) as refused:
         load_graph(source, CATALOG)
-    assert perf_counter() - start < 10
+    assert process_time() - start < 10
     assert len(refused.value.findings) >= COUNT - 1

@@ -215,10 +215,10 @@ def test_local_variables_reach_expressions() -> None:
 
 
 def test_ten_thousand_templates_compile_quickly() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     names = RootNames.of((f"node{number}", f"Node {number}") for number in range(10_000))
     for number in range(10_000):
         compile_template(
             {"url": f"https://x/{{{{ $node{number}.id }}}}", "method": "GET"}, names, f"/nodes/{number}"
         )
-    assert time.perf_counter() - started < 5  # ten times the goal
+    assert time.process_time() - started < 5  # ten times the goal

@@ -188,6 +188,6 @@ def test_ten_thousand_bad_nodes_do_not_flood_the_answer(app: App) -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     work()
-    return time.perf_counter() - began
+    return time.process_time() - began

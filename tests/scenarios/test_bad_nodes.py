@@ -135,7 +135,7 @@ def test_a_blocking_task_that_hangs_is_abandoned_and_its_late_result_is_void(sta
     assert ended.context["$f"]["error"]["code"] == "TIMEOUT"
     assert stage.app.tasks.abandoned == 1
     release.set()
-    assert late.wait(5)
+    assert late.wait(30)
     assert stage.end_of(ended.handle).context == ended.context
 
 

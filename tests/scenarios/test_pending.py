@@ -92,7 +92,7 @@ def test_a_delayed_start_can_be_cancelled(stage: Stage, kind: str) -> None:
     handle = start(stage, kind, delay="1h")
     handle.cancel("changed my mind")
     with pytest.raises(WorkflowCancelled):
-        handle.result(5)
+        handle.result(30)
     stage.pass_time(2 * HOUR)
     assert stage.seen == []
     assert kinds_of(handle) == ["ExecutionSubmitted", "ExecutionCancelled"]

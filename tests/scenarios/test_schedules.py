@@ -253,6 +253,6 @@ async def test_several_processes_fire_each_time_once(store_url: str) -> None:
 
 
 async def _until_started(app: App, count: int) -> None:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while len(await app.aexecutions("w", limit=1000)) < count:  # noqa: ASYNC110 - others start them
             await asyncio.sleep(0.01)

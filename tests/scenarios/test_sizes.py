@@ -74,9 +74,9 @@ def test_a_graph_of_ten_thousand_nodes_runs(stage: Stage) -> None:
         names = [f"n{number}_{index}" for index in range(length)]
         nodes |= {name: task("echo", number) for name in names}
         paths.append(" > ".join(["a", *names, "m"]))
-    began = time.perf_counter()
+    began = time.process_time()
     definition = stage.app.deploy(graph(", ".join(paths), nodes))
-    deployed = time.perf_counter() - began
+    deployed = time.process_time() - began
     ended = stage.end_of(stage.app.start(definition.name), patience=60)
     assert ended.output == list(range(chains))
     assert ended.count("NodeCompleted") == chains * length + 2

@@ -14,8 +14,8 @@ from tests.scenarios.documents import graph, task
 from tests.scenarios.listeners import add_blocking_tasks, calling, deploy_blocking, honest, silent_listener
 from tests.waiting import come_about
 
-PROMPT = 2.0
-"""Seconds in which a workflow of one quick step ends beside others that hang; alone it takes a few milliseconds."""
+PROMPT = 20.0
+"""Seconds in which a workflow of one quick step ends beside others that hang for 300; alone it takes milliseconds."""
 
 
 async def ends_promptly(app: App, workflow: str, payload: Any = None) -> None:
@@ -79,7 +79,7 @@ async def test_slots_that_a_workflow_gives_back_are_filled_with_its_next_steps(s
         started = [await app.client.start("hog") for _ in range(200)]
         for execution in started:
             assert (await app.client.wait(execution, timeout=30)).state == "COMPLETED"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
     assert most <= 8
 
 

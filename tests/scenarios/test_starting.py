@@ -120,8 +120,8 @@ def test_versions_run_what_they_were_deployed_as(stage: Stage) -> None:
     two = stage.app.deploy(graph("a", {"a": echo(2)}))
     assert (one.version, two.version) == (1, 2)
     assert stage.app.deploy(graph("a", {"a": echo(1)})).version == 1
-    assert stage.app.with_options(version=2).start("scenario").result(5) == 2
-    assert stage.app.start("scenario").result(5) == 1
+    assert stage.app.with_options(version=2).start("scenario").result(30) == 2
+    assert stage.app.start("scenario").result(30) == 1
     with pytest.raises(NotFound, match="has no version 7"):
         stage.app.with_options(version=7).start("scenario")
 
@@ -174,7 +174,7 @@ def test_a_payload_that_fits_the_schema_starts(stage: Stage) -> None:
 
 def test_keywords_make_an_object_and_exclude_a_payload(stage: Stage) -> None:
     stage.app.deploy(graph("a", {"a": echo("{{ $trigger }}")}))
-    assert stage.app.start("scenario", n=1, m=2).result(5) == {"n": 1, "m": 2}
+    assert stage.app.start("scenario", n=1, m=2).result(30) == {"n": 1, "m": 2}
     with pytest.raises(UsageError, match="not both"):
         stage.app.start("scenario", {"n": 1}, m=2)
     assert len(stage.app.executions()) == 1

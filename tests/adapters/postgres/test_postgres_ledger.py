@@ -238,7 +238,7 @@ async def test_claim_that_is_committed_while_its_token_is_being_cancelled_is_see
     async with claim.transaction():
         await claim.execute(CLAIM)
         cancelling = asyncio.create_task(ledger.commit([step(lease, CancelTokens("", ("b",)))]))
-        await come_about(lambda: watch.fetchval(SOMEBODY_WAITS), "it waits for the claim", 10)
+        await come_about(lambda: watch.fetchval(SOMEBODY_WAITS), "it waits for the claim")
 
     assert [type(outcome) for outcome in await cancelling] == [Applied]
     assert seen == [0, 1]

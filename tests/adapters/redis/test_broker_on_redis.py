@@ -26,8 +26,8 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.waiting import come_about
 
-SOON = 5.0
-"""Less than the time after which a worker looks by itself."""
+SOON = 30.0
+"""Less than the time after which a worker looks by itself where it looks seldom."""
 SELDOM = 60.0
 _numbers = count()
 

@@ -20,7 +20,7 @@ from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import start, token
 
-SOON = 5.0
+SOON = 30.0
 
 
 def delete(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import islice, pairwise
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import pytest
@@ -126,9 +126,9 @@ def test_only_the_newest_are_made_up(timing: str) -> None:
 @pytest.mark.parametrize("missed", POLICIES)
 def test_decades_of_neglect_cost_little(timing: str, missed: Any) -> None:
     made = spec(timing, missed=missed)
-    began = perf_counter()
+    began = process_time()
     due = due_times(made, NOW, NOW + 30 * 365 * DAY)
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     assert len(due.times) <= made.catch_up
     assert due.next is not None
     assert due.next > NOW + 30 * 365 * DAY

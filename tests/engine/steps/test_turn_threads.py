@@ -24,7 +24,7 @@ async def test_workflows_take_turns_and_each_keeps_its_order(gate: threading.Eve
     named = [("a", "a1"), ("a", "a2"), ("a", "a3"), ("b", "b1"), ("b", "b2")]
     turns = [threads.run(workflow, lambda name=name: order.append(name)) for workflow, name in named]
     gate.set()
-    await asyncio.wait_for(asyncio.gather(first, *turns), 10)
+    await asyncio.wait_for(asyncio.gather(first, *turns), 60)
     assert order == ["a1", "b1", "a2", "b2", "a3"]
     threads.close()
 
@@ -39,10 +39,10 @@ async def test_no_workflow_holds_more_than_its_share(gate: threading.Event) -> N
     hogs = [threads.run("hog", hold) for _ in range(9)]
     for _ in range(3):
         assert await asyncio.to_thread(held.acquire, timeout=10)
-    await asyncio.wait_for(threads.run("other", lambda: None), 10)
+    await asyncio.wait_for(threads.run("other", lambda: None), 60)
     assert not held.acquire(timeout=0.05)
     gate.set()
-    await asyncio.wait_for(asyncio.gather(*hogs), 10)
+    await asyncio.wait_for(asyncio.gather(*hogs), 60)
     threads.close()
 
 
@@ -52,7 +52,7 @@ async def test_a_turn_that_is_cancelled_while_it_waits_does_not_begin(gate: thre
     second, third = (threads.run("", lambda number=number: ran.append(number)) for number in (2, 3))
     second.cancel()
     gate.set()
-    await asyncio.wait_for(asyncio.gather(first, third), 10)
+    await asyncio.wait_for(asyncio.gather(first, third), 60)
     assert ran == [3]
     threads.close()
 
@@ -65,21 +65,21 @@ async def test_a_turn_that_is_cancelled_while_it_runs_keeps_its_thread(gate: thr
         _pass(gate)
 
     first = threads.run("", hold)
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     first.cancel()
     second = threads.run("", lambda: None)
     await asyncio.sleep(0.05)
     assert not second.done()
     gate.set()
-    await asyncio.wait_for(second, 10)
+    await asyncio.wait_for(second, 60)
     threads.close()
 
 
 async def test_errors_of_turns_are_raised_where_they_are_awaited() -> None:
     threads = TurnThreads(2, 1.0)
     with pytest.raises(ZeroDivisionError):
-        await asyncio.wait_for(threads.run("", _fail), 10)
-    await asyncio.wait_for(threads.run("", lambda: None), 10)
+        await asyncio.wait_for(threads.run("", _fail), 60)
+    await asyncio.wait_for(threads.run("", lambda: None), 60)
     threads.close()
 
 
@@ -91,18 +91,18 @@ async def test_closing_cancels_what_waits_and_lets_end_what_runs(gate: threading
         _pass(gate)
 
     first, second = threads.run("", hold), threads.run("", lambda: None)
-    assert await asyncio.to_thread(begun.wait, 10)
+    assert await asyncio.to_thread(begun.wait, 60)
     threads.close()
     assert second.cancelled()
     gate.set()
-    await asyncio.wait_for(first, 10)
+    await asyncio.wait_for(first, 60)
 
 
 def test_one_loop_after_the_other_uses_the_same_threads() -> None:
     threads = TurnThreads(2, 1.0)
 
     async def turn() -> None:
-        await asyncio.wait_for(threads.run("", lambda: None), 10)
+        await asyncio.wait_for(threads.run("", lambda: None), 60)
 
     asyncio.run(turn())
     asyncio.run(turn())

@@ -224,7 +224,7 @@ async def test_cancelling_an_execution_ends_its_process(tmp_path: Path) -> None:
         await come_about(computing, "that it computes", 30)
         (pid,) = computing()
         await handle.acancel()
-        await come_about(lambda: not has_begun(pid), "its end", 10)
+        await come_about(lambda: not has_begun(pid), "its end")
 
 
 async def test_a_process_that_is_killed_is_replaced(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_waiter_that_is_cancelled_as_a_job_ends_loses_no_place() -> None:
             await asyncio.sleep(0)
         ends.set()
         leaving.cancel()  # in the iteration in which the place becomes free
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await running == "a"
             assert await staying == "b"
             assert await job("c") == "c"
@@ -59,7 +59,7 @@ def test_callers_take_turns_when_stored_definitions_are_loaded() -> None:
         others.append(asyncio.create_task(load("other")))
         await asyncio.sleep(0)
         may_end.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.gather(first, *others)
         await offload.close()
         return order

@@ -26,7 +26,7 @@ class WatchedLedger(MemoryLedger):
         return woken
 
     async def next_look(self) -> float:
-        return await asyncio.wait_for(self.looks.get(), 10)
+        return await asyncio.wait_for(self.looks.get(), 60)
 
 
 def make() -> tuple[Timers, WatchedLedger]:

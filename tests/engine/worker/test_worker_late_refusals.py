@@ -39,7 +39,7 @@ def is_completed_task(transition: Transition) -> bool:
 
 
 def failure_of(handle: Handle) -> str:
-    until(lambda: handle.status().state == "FAILED", "it fails", 15)
+    until(lambda: handle.status().state == "FAILED", "it fails")
     return str(handle.status().error)
 
 

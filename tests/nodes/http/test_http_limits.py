@@ -166,6 +166,6 @@ async def test_a_run_that_is_cancelled_lets_go_of_what_it_has_read(clients: Http
                 gc.collect()
                 return tracemalloc.get_traced_memory()[0]
 
-            await come_about(lambda: kept() < 5 * MEGABYTE, "what it has read is freed", 5)
+            await come_about(lambda: kept() < 5 * MEGABYTE, "what it has read is freed")
         finally:
             tracemalloc.stop()

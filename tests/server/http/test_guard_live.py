@@ -17,7 +17,7 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.http.connections import http_protocol
 from tests.server.conftest import LiveServer
 
-SETTINGS = ServerSettings(header_seconds=0.5, body_seconds=0.5, body_bytes=2000, idle_seconds=4)
+SETTINGS = ServerSettings(header_seconds=0.5, body_seconds=0.5, body_bytes=2000, idle_seconds=8)
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def server() -> Iterator[LiveServer]:
 
 
 def connect(server: LiveServer) -> socket.socket:
-    return socket.create_connection(server.socket.getsockname(), timeout=10)
+    return socket.create_connection(server.socket.getsockname(), timeout=60)
 
 
 def everything(connection: socket.socket) -> bytes:
@@ -63,7 +63,7 @@ def test_a_connection_that_sends_nothing_is_closed(server: LiveServer) -> None:
     began = time.monotonic()
     with connect(server) as connection:
         assert everything(connection) == b""
-    assert 0.3 < time.monotonic() - began < 8
+    assert 0.3 < time.monotonic() - began < 30
     assert lives(server)
 
 
@@ -87,10 +87,10 @@ def test_what_is_no_http_is_refused_in_words(server: LiveServer) -> None:
 def test_headers_byte_by_byte_do_not_hold_a_connection(server: LiveServer) -> None:
     began = time.monotonic()
     with connect(server) as connection, contextlib.suppress(OSError):
-        while time.monotonic() - began < 8:
+        while time.monotonic() - began < 30:
             connection.sendall(b"G")
             time.sleep(0.05)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert lives(server)
 
 
@@ -99,7 +99,7 @@ def test_an_idle_connection_is_closed_after_its_own_limit(server: LiveServer) ->
         connection.sendall(b"GET /v1/session HTTP/1.1\r\nHost: localhost\r\n\r\n")
         began = time.monotonic()
         assert everything(connection).startswith(b"HTTP/1.1 200")
-    assert 3.9 < time.monotonic() - began < 20
+    assert 7.9 < time.monotonic() - began < 60
 
 
 def test_the_second_request_of_a_connection_has_its_time_too(server: LiveServer) -> None:
@@ -114,7 +114,7 @@ def test_the_second_request_of_a_connection_has_its_time_too(server: LiveServer)
         connection.sendall(b"GET /v1/session HT")
         began = time.monotonic()
         assert everything(connection) == b""
-    assert time.monotonic() - began < 3.5  # sooner than the limit between requests
+    assert time.monotonic() - began < 7.5  # sooner than the limit between requests
 
 
 def test_a_body_that_stalls_is_answered_and_closed(server: LiveServer) -> None:

@@ -106,22 +106,21 @@ async def test_a_cancelled_execution_is_told_to_the_last_node(http: httpx.AsyncC
 # -- live -----------------------------------------------------------------------------------------------------
 
 
-async def test_events_come_when_they_happen(live: LiveServer) -> None:
+async def test_events_come_when_they_happen(live: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits of the same process are not polled for."""
+    monkeypatch.setattr(execution_feed, "LOOK_EVERY", 3600.0)
     async with httpx.AsyncClient(base_url=live.url, timeout=PATIENT) as http:
         execution = await start_waiting(http)
         watchers = [Watcher(live.url, execution) for _ in range(5)]
         following = [asyncio.create_task(watcher.follow(http)) for watcher in watchers]
         await come_about(lambda: all("Suspended" in watcher.kinds for watcher in watchers), "all hear of it")
-        began = asyncio.get_running_loop().time()
         await http.post(f"/v1/executions/{execution}/signals", json={"name": "go", "payload": 1})
-        await asyncio.gather(*following)
-        took = asyncio.get_running_loop().time() - began
+        await asyncio.wait_for(asyncio.gather(*following), 60)
 
         last = (await http.get(f"/v1/executions/{execution}")).json()["events"]
     for watcher in watchers:
         assert watcher.seen == list(range(1, last + 1))
         assert watcher.end == {"state": "COMPLETED", "last": last}
-    assert took < execution_feed.LOOK_EVERY, "commits of the same process are not polled for"
 
 
 async def test_more_streams_than_allowed_are_refused_and_seats_come_back(app: App) -> None:
@@ -189,7 +188,7 @@ async def test_another_process_is_noticed(store_url: str) -> None:
                     if event.kind == "ExecutionCancelled":
                         assert event.data["execution"] == execution
                         break
-            await asyncio.wait_for(following, 10)
+            await asyncio.wait_for(following, 60)
     assert watcher.end == {"state": "CANCELLED", "last": watcher.seen[-1]}
     assert watcher.seen == list(range(1, len(watcher.seen) + 1))
 

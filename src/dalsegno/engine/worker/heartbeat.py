@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Iterable
+from time import monotonic
 
 from dalsegno.engine.committer import Outage
 from dalsegno.engine.upkeep.reconciler import Reconciler
@@ -58,7 +58,7 @@ class Names:
         """Give a name up. Return True if that produced a new name, False if it was given up before."""
         if name != self.current:
             return False
-        self._given_up[name] = time.monotonic()
+        self._given_up[name] = monotonic()
         self._times += 1
         self._stored = set()  # before there is a new name, which the heartbeat may store at any moment
         self.current = f"{self._first}.{self._times}"
@@ -73,7 +73,7 @@ class Names:
         """Return the names that were given up a while ago and under which nothing runs here. Leases under them would
         never be finished.
         """
-        before, in_use = time.monotonic() - RETIRED_AFTER, set(self._in_use())
+        before, in_use = monotonic() - RETIRED_AFTER, set(self._in_use())
         return [name for name, at in self._given_up.items() if at <= before and name not in in_use]
 
     def forget(self, names: Iterable[str]) -> None:

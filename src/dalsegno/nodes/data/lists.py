@@ -5,9 +5,9 @@ The working payload ``$json`` is the input of edit and list nodes unless a param
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from itertools import islice
+from time import monotonic
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -123,14 +123,14 @@ async def evaluate_each(ctx: NodeContext, parameter: str, items: list[Any]) -> l
 
 async def in_slices(ctx: NodeContext, items: Iterable[T], at_once: int = 64) -> AsyncIterator[list[T]]:
     """Yield the items in groups of ``at_once``. The event loop gets control back when a slice of time has elapsed."""
-    until = time.monotonic() + SLICE
+    until = monotonic() + SLICE
     rest = iter(items)
     while group := list(islice(rest, at_once)):
         yield group
-        if time.monotonic() > until:
+        if monotonic() > until:
             ctx.heartbeat()
             await ctx.give_way()
-            until = time.monotonic() + SLICE
+            until = monotonic() + SLICE
 
 
 def list_result(items: list[Any], original_count: int) -> Working:

@@ -4,6 +4,8 @@
 * Killing a process sets a flag. Its handles are dropped when their turn comes, so its coroutines stop at their
   current await and never clean up, as after ``kill -9``.
 * The simulated clock is virtual time plus the jumps applied to it.
+* What measures how long its own work takes sees virtual time, too, in which each look at the clock takes a
+  microsecond: the same seed gives the same run on a machine that stalls.
 """
 
 from __future__ import annotations
@@ -12,14 +14,32 @@ import asyncio
 import contextvars
 import heapq
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Any, TypeVar
 
+from dalsegno.engine import committer
+from dalsegno.engine.scripts import turns
+from dalsegno.engine.steps import budget, values
+from dalsegno.engine.worker import heartbeat
 from dalsegno.errors import DalSegnoError
+from dalsegno.nodes.data import lists
 from dalsegno.testing.clock import MIDNIGHT
 
 _T = TypeVar("_T")
+
+
+STOPWATCHES = (
+    (committer, "perf_counter"),
+    (turns, "monotonic"),
+    (budget, "monotonic"),
+    (values, "monotonic"),
+    (heartbeat, "monotonic"),
+    (lists, "monotonic"),
+)
+"""Clocks with which the engine and the nodes measure their own work."""
+LOOK = 1e-6
 
 
 class ProcessRun:
@@ -180,10 +200,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         _set_running_loop(self)
         self._running = True
         try:
-            task = self.create_task(main)
-            while not task.done():
-                self._step()
-            return task.result()
+            looks = itertools.count()
+            with _stopwatches(lambda: self._now + next(looks) * LOOK):
+                task = self.create_task(main)
+                while not task.done():
+                    self._step()
+                return task.result()
         finally:
             self._running = False
             _set_running_loop(outer)
@@ -223,6 +245,18 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self._ready.append(heapq.heappop(self._timers)[2])
             return
         raise Exhausted(f"nothing is left to run at virtual second {self._now:.1f}")
+
+
+@contextmanager
+def _stopwatches(clock: Callable[[], float]) -> Iterator[None]:
+    before = [(module, name, getattr(module, name)) for module, name in STOPWATCHES]
+    try:
+        for module, name in STOPWATCHES:
+            setattr(module, name, clock)
+        yield
+    finally:
+        for module, name, real in before:
+            setattr(module, name, real)
 
 
 def virtual_loop(order: Random | None, max_steps: int, max_time: float) -> VirtualLoop:
