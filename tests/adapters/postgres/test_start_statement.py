@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from dalsegno.adapters.memory import MemoryBroker
 from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger, store
+from dalsegno.adapters.postgres.publications import PostgresPublications
 from dalsegno.engine.committer import Committer
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import SpawnToken
@@ -65,6 +66,22 @@ async def test_start_is_one_statement(
     archive = PostgresArchive(ledger.store)
     assert {view.id for view in await archive.executions(ExecutionFilter(tags=TAGS[:1]))} == {"a", "b"}
     assert [each.seq for each in await archive.events("a")] == [1]
+
+
+async def test_start_whose_statuses_are_published_is_one_statement_too(
+    ledger: PostgresLedger, statements: list[str]
+) -> None:
+    await ledger.store.reserve_numbers(2)
+    statements.clear()
+
+    await ledger.commit([*starts("told", publishes=True), *starts("quiet")])
+
+    assert statements == ["write.starts"]
+    claims = await PostgresPublications(ledger.store).claim("w", ["told", "quiet"], 10.0)
+    assert claims.marks == {"told": 0}
+    await ledger.commit(starts("told", "again", publishes=True))
+    claims = await PostgresPublications(ledger.store).claim("w", ["told", "again"], 10.0)
+    assert claims.marks == {"told": 0, "again": 0}
 
 
 async def test_start_of_a_script_makes_its_machine(ledger: PostgresLedger, statements: list[str]) -> None:

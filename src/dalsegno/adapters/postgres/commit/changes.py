@@ -148,7 +148,6 @@ class Changes:
             or self.left
             or self.signals
             or self.outbox
-            or self.publications
             or self.taken_orders
             or self.freed
             or self.held
@@ -179,10 +178,12 @@ class Changes:
 
     def start_parameters(self) -> list[Any]:
         """Return the parameters of ``write.starts``."""
-        return start_columns.starts_alone(self.steps(), self.created.values(), self.machines)
+        created, published = self.created.values(), self.publications
+        return start_columns.starts_alone(self.steps(), created, self.machines, published)
 
     async def _write_created(self, tx: Transaction) -> None:
-        made = await tx.fetch("write.starts", *start_columns.starts(self.created.values()))
+        given = start_columns.starts(self.created.values(), self.publications)
+        made = await tx.fetch("write.starts", *given)
         if len(made) < len(self.created):
             raise StartedByOthers
 
@@ -222,8 +223,6 @@ class Changes:
             await self._write_joins(tx)
         if self.outbox:
             await tx.fetch("write.outbox", *columns(((name, *row) for name, row in self.outbox.items()), 4))
-        if self.publications:
-            await tx.fetch("write.publications", sorted(self.publications))
         if self.taken_orders:
             await tx.fetch("write.taken_orders", list(self.taken_orders))
         written = {flight.number for flight in self.executions.values()}

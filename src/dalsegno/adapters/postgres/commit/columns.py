@@ -245,18 +245,24 @@ PATIENCE = "5s"
 """How long a start alone waits for another process that creates the same execution."""
 
 
-def starts(created: NewExecutions) -> list[Any]:
+def starts(created: NewExecutions, published: Sequence[str]) -> list[Any]:
     """Return the parameters of starts within a transaction, which has a lock timeout and writes the rest itself."""
-    return _parameters(Steps(), created, {}, None)
+    return _parameters(Steps(), created, {}, None, published)
 
 
-def starts_alone(new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow]) -> list[Any]:
+def starts_alone(
+    new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow], published: Sequence[str]
+) -> list[Any]:
     """Return the parameters of starts in one statement. ``new``: tokens, events and outputs."""
-    return _parameters(new, created, machines, PATIENCE)
+    return _parameters(new, created, machines, PATIENCE, published)
 
 
 def _parameters(
-    new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow], patience: str | None
+    new: Steps,
+    created: NewExecutions,
+    machines: Mapping[int, MachineRow],
+    patience: str | None,
+    published: Sequence[str],
 ) -> list[Any]:
     return [
         *new.additions(),
@@ -265,6 +271,7 @@ def _parameters(
         *columns((_machine(*entry) for entry in machines.items()), 15),
         *_tags(created),
         patience,
+        published,
     ]
 
 

@@ -370,7 +370,8 @@ WITH
 -- left alone whole: an execution of that name exists, or a caller starts it in its own open transaction (see
 -- `open_start`), for which the insert would wait. The lock that shows this is only tried and released: so many
 -- would fill the server's lock table. In the order of their ids, so that two processes that start the same ones do
--- not deadlock. The wait is limited to $86, or without it by the transaction around it.
+-- not deadlock. The wait is limited to $86, or without it by the transaction around it. Those of $87 have a mark: their
+-- statuses are published, and none is yet.
 WITH
 -- :include given_steps
 , held AS (
@@ -417,16 +418,16 @@ WITH
     FROM unnest($82::text[], $83::text[], $84::float8[], $85::text[]) AS given (name, value, created_at, execution)
     WHERE (given.execution IN (SELECT held.id FROM held)) IS TRUE
     ON CONFLICT DO NOTHING
+), marked AS (
+    INSERT INTO publication (execution)
+    SELECT held.id
+    FROM held
+    WHERE held.id = ANY ($87::text[])
+    ON CONFLICT DO NOTHING
 ),
 -- :include held_additions
 SELECT number, extract(epoch FROM clock_timestamp())::float8
 FROM held;
-
--- :name publications
--- Marks of new executions: nothing of them is published.
-INSERT INTO publication (execution)
-SELECT unnest($1::text[])
-ON CONFLICT DO NOTHING;
 
 -- :name open_start
 -- A caller starts execution $1 in a transaction of its own. Waits for another caller that does the same.
