@@ -10,7 +10,7 @@ from typing import Any
 
 from dalsegno import App
 from dalsegno.bench import workloads as documents
-from dalsegno.bench.scripts import CHAIN as SCRIPT
+from dalsegno.bench.workloads import CHAIN as SCRIPT
 from dalsegno.bench.workloads import application
 from dalsegno.wiring import BROKER_VARIABLE
 

@@ -107,7 +107,7 @@ class Given(msgspec.Struct, frozen=True):
     """Names of the context's values, if a message carries the definition."""
 
 
-# -- definitions --------------------------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------------------------------------------
 
 
 def validated(given: Given, catalog: Catalog, meter: Meter | None = None) -> Checked:
@@ -223,7 +223,7 @@ def _parts(compiled: Compiled) -> list[tuple[str, str, str, bytes]]:
     return found
 
 
-# -- jobs of the process --------------------------------------------------------------------------------------------
+# -- jobs of the process ---------------------------------------------------------------------------------------
 
 
 def _catalog() -> Catalog:

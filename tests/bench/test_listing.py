@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.bench.listing import filters
+from dalsegno.bench.seed import filters
 from tests.servers.forking import run_program
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno import Client, NotFound
 from dalsegno.client.problems import NotThisServer, ServerUnreachable
-from dalsegno.client.stream import messages
+from dalsegno.client.waits import messages
 from tests.client.documents import GREET, WAITS
 
 

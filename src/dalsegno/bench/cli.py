@@ -38,22 +38,22 @@ WORKLOADS = (
 
 
 def _workload(name: str, *, script: bool) -> Workload:
-    from dalsegno.bench import http, listing, remote, resume, scripts, streams, timers, workloads  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.bench import resume, seed, server_process, streams, workloads  # noqa: PLC0415 - only what is used is loaded
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
-        "script": scripts.script,
-        "python": scripts.python,
-        "fanout": scripts.fanout if script else workloads.fanout,
+        "script": workloads.script,
+        "python": workloads.python,
+        "fanout": workloads.script_fanout if script else workloads.fanout,
         "latency": workloads.latency,
         "resume": resume.resume,
         "suspended": resume.suspended,
-        "timers": timers.timers,
+        "timers": workloads.timers,
         "split100k": workloads.split100k,
-        "listing": listing.listing,
+        "listing": seed.listing,
         "streams": streams.streams,
-        "http": http.http,
-        "remote": remote.remote,
+        "http": server_process.http,
+        "remote": server_process.remote,
     }
     if name not in found:
         raise UsageError(f"there is no workload '{name}'; choose one of {', '.join(WORKLOADS)}")

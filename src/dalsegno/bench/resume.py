@@ -17,8 +17,7 @@ from random import Random
 from typing import Any
 
 from dalsegno.app import App
-from dalsegno.bench.raw_limits import raw_limits
-from dalsegno.bench.report import Meter, Report, percentile, resident_mb
+from dalsegno.bench.report import Meter, Report, percentile, raw_limits, resident_mb
 from dalsegno.bench.workloads import Progress, application
 from dalsegno.errors import UsageError
 from dalsegno.lang import Machine, Ok

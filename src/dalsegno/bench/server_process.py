@@ -1,4 +1,10 @@
-"""A separate server process, and cheap connections to it."""
+"""A separate server process with cheap connections to it, and the two workloads that it serves.
+
+- ``http``: starts at a steady rate. The generator is open-loop: it sends when a start is due, not when the last answer
+  arrived. A server that falls behind shows in the latencies instead of in a lower rate.
+- ``remote``: tasks for remote workers, which take them in batches, answer each one and do no other work. The tasks
+  exist before the clock starts, so that only ``/v1/tasks/claim`` and ``/complete`` are measured.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +14,12 @@ import os
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, closing
 from typing import Any
 
+from dalsegno.bench.report import Meter, Report, percentile, raw_limits, reported
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import InternalError
 from dalsegno.wiring import STORE_VARIABLE
@@ -124,3 +132,155 @@ async def all_completed(port: int, workflow: str, count: int, progress: Progress
             return found, waited
         progress(f"{found:,} of {count:,} have ended")
         await asyncio.sleep(0.5)
+
+
+# -- starts over HTTP ------------------------------------------------------------------------------------------
+
+GRAPH: dict[str, Any] = {
+    "name": "bench-http",
+    "nodes": [
+        {
+            "id": "one",
+            "type": "edit",
+            "parameters": {"assignments": [{"name": "n", "value": "{{ input.n }}"}]},
+        }
+    ],
+    "output": "$one.n",
+}
+CONNECTIONS = 16
+
+
+async def http(url: str, progress: Progress, *, rate: int = 500, seconds: int = 60) -> Report:
+    """Start ``rate`` executions a second for ``seconds`` seconds, then check that every one of them has completed."""
+    async with served(url) as port, connected(port, CONNECTIONS) as lines:
+        await lines[0].ask("POST", "/v1/definitions", GRAPH)
+        progress(f"{rate} starts/s for {seconds} s over {CONNECTIONS} connections")
+        with Meter() as meter:
+            times = await _load(lines, rate, rate * seconds)
+        ended, waited = await all_completed(port, GRAPH["name"], rate * seconds, progress)
+    late = [each for each in times if each > 1000]
+    figures = {
+        "asked_per_s": rate,
+        "started": len(times),
+        "completed": ended,
+        "lost": len(times) - ended,
+        "slower_than_1_s": len(late),
+        "seconds_until_all_had_ended": waited,
+    }
+    return await reported("http", url, len(times), times, meter, figures)
+
+
+# -- the generator --------------------------------------------------------------------------------------------
+
+
+async def _load(lines: list[Line], rate: int, count: int) -> list[float]:
+    """Return the milliseconds from when each start was due to its answer."""
+    due = deque(range(count))
+    times: list[float] = []
+    began = time.perf_counter()
+
+    async def send(line: Line) -> None:
+        while due:
+            number = due.popleft()
+            at = began + number / rate
+            await asyncio.sleep(max(at - time.perf_counter(), 0))
+            await line.ask("POST", "/v1/executions", {"workflow": "bench-http", "input": {"n": number}})
+            times.append((time.perf_counter() - at) * 1000)
+
+    await asyncio.gather(*(send(line) for line in lines))
+    return times
+
+
+# -- tasks for remote workers ----------------------------------------------------------------------------------
+
+QUEUE = "bench-remote"
+REMOTE_GRAPH: dict[str, Any] = {
+    "name": "bench-remote",
+    "nodes": [
+        {"id": "one", "type": "task", "queue": QUEUE, "parameters": {"task": "echo", "input": "$trigger.n"}}
+    ],
+}
+STARTERS = 16
+WAIT = 5.0
+"""Seconds that a claim waits for the first task. If no task is answered in ``PATIENCE``, one was lost."""
+
+
+async def remote(
+    url: str, progress: Progress, *, tasks: int = 10_000, workers: int = 8, batch: int = 20
+) -> Report:
+    """Run ``tasks`` executions of one task each on ``workers`` connections that take ``batch`` tasks at once."""
+    async with served(url) as port:
+        await _start(port, tasks, progress)
+        progress(f"{workers} workers take {batch} at once")
+        async with connected(port, workers) as lines:
+            crew = [Worker(f"bench-{number}", line, batch) for number, line in enumerate(lines)]
+            began = time.perf_counter()
+            with Meter() as meter:
+                await asyncio.gather(*(each.work(tasks, crew) for each in crew))
+        completed, _ = await all_completed(port, REMOTE_GRAPH["name"], tasks, progress)
+    times = [took for each in crew for took in each.times]
+    return Report(
+        "remote",
+        url,
+        len(times) / (max(each.last for each in crew) - began),  # the last claims wait without a task
+        percentile(times, 0.5),
+        percentile(times, 0.99),
+        meter.cpu,
+        meter.rss,
+        await raw_limits(url),
+        {
+            "tasks": tasks,
+            "workers": workers,
+            "batch": batch,
+            "claims": sum(each.claims for each in crew),
+            "completed": completed,
+            "lost": tasks - completed,
+        },
+    )
+
+
+class Worker:
+    def __init__(self, name: str, line: Line, batch: int) -> None:
+        self.name = name
+        self.line = line
+        self.batch = batch
+        self.claims = 0
+        self.last = 0.0
+        self.times: list[float] = []
+        """Milliseconds from sending each answer to its acceptance."""
+
+    async def work(self, tasks: int, crew: list[Worker]) -> None:
+        """Work until all workers together have answered every task."""
+        began, before = time.perf_counter(), 0
+        while (done := sum(len(each.times) for each in crew)) < tasks:
+            if done > before:
+                began, before = time.perf_counter(), done
+            elif time.perf_counter() - began > PATIENCE:
+                raise InternalError(
+                    f"nothing happened for {PATIENCE:g} s, and {tasks - done:,} tasks are not done"
+                )
+            asked = {"worker": self.name, "queues": [QUEUE], "limit": self.batch, "wait": WAIT}
+            found = (await self.line.ask("POST", "/v1/tasks/claim", asked))["tasks"]
+            self.claims += 1
+            for task in found:
+                await self._answer(task["id"], task["fence"], task["input"])
+
+    async def _answer(self, task: str, fence: int, output: object) -> None:
+        began = time.perf_counter()
+        await self.line.ask("POST", f"/v1/tasks/{task}/complete", {"fence": fence, "output": output})
+        self.last = time.perf_counter()
+        self.times.append((self.last - began) * 1000)
+
+
+async def _start(port: int, count: int, progress: Progress) -> None:
+    progress(f"starting {count:,} executions of one task")
+    due = deque(range(count))
+
+    async def send(line: Line) -> None:
+        while due:
+            body = {"workflow": REMOTE_GRAPH["name"], "input": {"n": due.popleft()}}
+            await line.ask("POST", "/v1/executions", body)
+
+    async with connected(port, STARTERS) as lines:
+        await lines[0].ask("POST", "/v1/definitions", REMOTE_GRAPH)
+        await asyncio.gather(*map(send, lines))

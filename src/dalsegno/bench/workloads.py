@@ -1,5 +1,5 @@
-"""The workloads and their graphs. Each drives a real engine on a real store, with workers in this process or in
-others.
+"""The workloads and their graphs, scripts and timers. Each drives a real engine on a real store, with workers in this
+process or in others. Scripts and Python workflows have the shapes of the graphs, for comparison.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dalsegno.app import App
-from dalsegno.bench.raw_limits import raw_limits
-from dalsegno.bench.report import Meter, Report, reported
+from dalsegno.bench.report import Meter, Report, raw_limits, reported
 from dalsegno.bench.worker_processes import with_workers
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.handle import Handle
@@ -158,3 +157,140 @@ async def split100k(url: str, progress: Progress, *, items: int = 100_000) -> Re
         await raw_limits(url),
         {"items": items, "rss_growth_mb": meter.growth, "seconds": meter.seconds},
     )
+
+
+# -- scripts and Python workflows ------------------------------------------------------------------------------
+
+CHAIN = """\
+workflow bench_script(inputs) {
+  for (let i = 0; i < inputs.steps; i++) {
+    await Task.run("step", null)
+  }
+}
+"""
+
+FAN_OUT = """\
+workflow bench_script_fanout(inputs) {
+  const promises = inputs.items.map(item => Task.run("small", item))
+  return (await Task.all(promises)).length
+}
+"""
+
+Start = Callable[[], Awaitable[Handle]]
+
+
+async def script(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:
+    """Run ``executions`` scripts of ``steps`` sequential tasks each, all scripts at once."""
+    app = application(url)
+    async with app.running():
+        definition = await app.adeploy_script(CHAIN)
+        return await _chains(
+            "script", app, progress, executions, steps, lambda: app.astart(definition.name, {"steps": steps})
+        )
+
+
+async def python(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:
+    """Run the same chain as a Python workflow."""
+    app = application(url)
+
+    @app.task
+    async def one() -> dict[str, int]:
+        return {"i": 1234}
+
+    @app.workflow
+    async def bench_python(steps: int) -> None:
+        for _ in range(steps):
+            await one()
+
+    async with app.running():
+        return await _chains(
+            "python", app, progress, executions, steps, lambda: app.astart(bench_python, steps)
+        )
+
+
+async def _chains(
+    workload: str, app: App, progress: Progress, executions: int, steps: int, start: Start
+) -> Report:
+    await asyncio.gather(*(timed(start(), 60) for _ in range(20)))
+    progress(f"{executions} executions × {steps} tasks")
+    with Meter() as meter:
+        times = await asyncio.gather(*(timed(start(), 600) for _ in range(executions)))
+    figures = {"executions": executions, "steps": steps, "seconds": meter.seconds}
+    return await reported(workload, app.url, executions * steps, times, meter, figures)
+
+
+async def script_fanout(url: str, progress: Progress, *, items: int = 1000, rounds: int = 5) -> Report:
+    """Run 1 → ``items`` → 1 under one ``Task.all``, one execution after the other."""
+    app = application(url)
+    payload = {"items": list(range(items))}
+    async with app.running():
+        definition = await app.adeploy_script(FAN_OUT)
+        await timed(app.astart(definition.name, payload), 60)
+        progress(f"{rounds} rounds of 1 → {items} → 1")
+        with Meter() as meter:
+            times = [await timed(app.astart(definition.name, payload), 600) for _ in range(rounds)]
+    figures = {"items": items, "rounds": rounds, "best_per_s": items / min(times) * 1000}
+    return await reported("fanout of a script", url, items * rounds, times, meter, figures)
+
+
+# -- the timers workload: many parked, then some due in the same second --------------------------------------
+
+CHUNK = 1000
+FAR = 7 * 24 * 3600.0
+WARM_UP = 50
+"""Timers that fire before the measured burst, because a store plans each statement when it is first used."""
+
+
+async def timers(url: str, progress: Progress, *, parked: int = 1_000_000, due: int = 2000) -> Report:
+    """Park ``parked`` timers far in the future, then make ``due`` more come due within one second."""
+    app = application(url)
+    woke: list[float] = []
+
+    @app.task(name="woke")
+    async def note(until: float) -> None:
+        woke.append((time.time() - until) * 1000)
+
+    async with app.running():
+        definition = await app.adeploy(sleeper())
+        rates: list[float] = []
+
+        async def park(count: int, until: float) -> None:
+            """Start executions and let the worker park them, one step each."""
+            worker = app.engine.worker
+            goal = (worker.steps_done if worker is not None else 0) + count
+            await asyncio.gather(*(app.astart(definition.name, {"until": until}) for _ in range(count)))
+            while worker is not None and worker.steps_done < goal:  # noqa: ASYNC110 - what is measured has no event
+                await asyncio.sleep(0.001)
+
+        with Meter() as meter:
+            done = 0
+            while done < parked:
+                count = min(CHUNK, parked - done)
+                began = time.perf_counter()
+                await park(count, time.time() + FAR)
+                rates.append(count / (time.perf_counter() - began))
+                done += count
+                if done % 10_000 == 0:
+                    progress(f"{done} parked, {rates[-1]:,.0f}/s")
+
+        async def burst(count: int) -> None:
+            """Make that many timers come due within one second."""
+            woke.clear()
+            at = time.time() + max(3.0, count / 1000 * 2)
+            await asyncio.gather(
+                *(app.astart(definition.name, {"until": at + index / count}) for index in range(count))
+            )
+            while len(woke) < count:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.05)
+
+        await burst(WARM_UP)
+        progress(f"{due} due in the same second")
+        await burst(due)
+    tenth = max(len(rates) // 10, 1)
+    figures = {
+        "parked": parked,
+        "due": due,
+        "parked_per_s_first_tenth": sum(rates[:tenth]) / tenth,
+        "parked_per_s_last_tenth": sum(rates[-tenth:]) / tenth,
+    }
+    return await reported("timers", url, parked, woke, meter, figures)

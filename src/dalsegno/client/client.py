@@ -9,18 +9,20 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from dalsegno.client.admin.alerts import ClientAlerts
-from dalsegno.client.admin.credentials import ClientCredentials, ClientProtectedNames
-from dalsegno.client.admin.definitions import ClientDefinitions
-from dalsegno.client.admin.keys import ClientKeys
+from dalsegno.client.admin.access import (
+    ClientCredentials,
+    ClientDefinitions,
+    ClientKeys,
+    ClientProtectedNames,
+)
 from dalsegno.client.admin.operations import ClientDeadLetters, ClientLimits, unfinished_versions, worker_list
-from dalsegno.client.admin.webhooks import ClientWebhooks
+from dalsegno.client.admin.webhooks import ClientAlerts, ClientWebhooks
 from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ClientSchedules, ServerSchedules
-from dalsegno.client.stream import stream_events
 from dalsegno.client.tasks import ClientTasks
 from dalsegno.client.transport import Transport, checked_url
+from dalsegno.client.waits import stream_events
 from dalsegno.engine.executions import ExecutionFilters, filter_of
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion

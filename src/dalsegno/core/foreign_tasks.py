@@ -70,7 +70,7 @@ def queues_of_others(named: Iterable[str], taken: Collection[str]) -> list[str]:
     return sorted({queue for queue in named if queue not in taken})
 
 
-# -- what became of the copies ------------------------------------------------------------------------------------
+# -- what became of the copies ---------------------------------------------------------------------------------
 
 Key = tuple[str, int]
 """A copy: the task's id and the fence it was handed out with."""
@@ -134,7 +134,7 @@ def _is_lost(copy: Copy, living: Collection[str], dead_after: float) -> bool:
     return copy.state == "acknowledged" and copy.seconds >= UNANSWERED_AFTER
 
 
-# -- results ------------------------------------------------------------------------------------------------------
+# -- results ---------------------------------------------------------------------------------------------------
 
 
 class BadResult(ValueError):

@@ -135,7 +135,7 @@ def read_delivery(body: bytes) -> bytes:
     return encode_parsed([value], "the input")[1:-1]
 
 
-# -- definitions ----------------------------------------------------------------------------------------------------
+# -- definitions -----------------------------------------------------------------------------------------------
 
 
 def read_object(body: bytes, kind: Any) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def source_parts(body: bytes) -> dict[str, bytes]:
     return {} if is_graph(found) else {name: bytes(found[name]) for name in islice(found, MOST_UNKNOWN)}
 
 
-# -- between processes ----------------------------------------------------------------------------------------------
+# -- between processes -----------------------------------------------------------------------------------------
 
 
 def packed_fields(body: bytes, shape: Shape) -> dict[str, Any]:

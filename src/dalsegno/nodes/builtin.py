@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dalsegno.nodes.control.branches import aggregator, merge, split
-from dalsegno.nodes.control.conditions import conditional, switch
+from dalsegno.nodes.control.branches import aggregator, conditional, merge, split, switch
 from dalsegno.nodes.control.input_output import input_node, log, manual, output_node, schedule, webhook
 from dalsegno.nodes.control.programs import script, task, workflow
 from dalsegno.nodes.control.waits import approval, wait
 from dalsegno.nodes.data.edit import edit
-from dalsegno.nodes.data.list_nodes import dedupe, filter_items, group, limit, map_items, sort
+from dalsegno.nodes.data.lists import dedupe, filter_items, group, limit, map_items, sort
 from dalsegno.nodes.data.times import datetime_node
 from dalsegno.nodes.http.node import http
 from dalsegno.ports.node import NodeType

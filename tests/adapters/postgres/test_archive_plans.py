@@ -15,8 +15,7 @@ from dalsegno.adapters.postgres import PostgresStore
 from dalsegno.adapters.postgres.archive import listing
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.store import snapshot
-from dalsegno.bench.listing import filters
-from dalsegno.bench.seed import known_in_postgres, seed_postgres
+from dalsegno.bench.seed import filters, known_in_postgres, seed_postgres
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.testing import FakeClock
 from tests.servers.postgres import PostgresServer

@@ -17,8 +17,7 @@ from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.adapters.sqlite.archive import listing
 from dalsegno.adapters.sqlite.connections.file import connect_reader
 from dalsegno.adapters.sqlite.statements import SQL
-from dalsegno.bench.listing import filters
-from dalsegno.bench.seed import known_in_sqlite, seed_sqlite
+from dalsegno.bench.seed import filters, known_in_sqlite, seed_sqlite
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.testing import FakeClock
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.adapters.sqlite.archive import archive
-from dalsegno.bench.raw_limits import measure_raw
+from dalsegno.bench.report import measure_raw
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.testing.contract import ContractStack
 from dalsegno.testing.contract.builders import cancel, finish, new_execution, start, step, token

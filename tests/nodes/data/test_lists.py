@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dalsegno.nodes.data.list_nodes import identity, sort_key
+from dalsegno.nodes.data.lists import identity, sort_key
 from dalsegno.ports.node import NodeError, Working
 from tests.nodes.fakes import FakeContext, run_node
 

@@ -293,7 +293,7 @@ async def _unserved(app: App, unserved: Counter[str]) -> list[Check]:
     return checks
 
 
-# -- seals of snapshots ------------------------------------------------------------------------------------------------
+# -- seals of snapshots ----------------------------------------------------------------------------------------
 
 GONE = "there are seals, but the record of when the sealing began is missing: it may have been deleted from the store"
 GONE_CURE = (

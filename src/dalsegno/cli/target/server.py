@@ -19,8 +19,8 @@ from dalsegno.client import Client
 from dalsegno.client.archive import ServerArchive
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
-from dalsegno.client.stream import stream_events
 from dalsegno.client.transport import Transport
+from dalsegno.client.waits import stream_events
 from dalsegno.core.graph.step_input import Awaiting, Body, encode
 from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
 from dalsegno.engine.definitions import Program

@@ -128,7 +128,7 @@ def _limit_path(key: str) -> str:
     return f"limits/{quote(key, safe='')}"
 
 
-# -- workers, and the versions that they need to run --------------------------------------------------------------
+# -- workers, and the versions that they need to run -----------------------------------------------------------
 
 
 class _Workers(Struct):

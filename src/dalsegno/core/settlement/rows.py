@@ -144,7 +144,7 @@ class SignalRow(Struct, gc=False):
     taken: bool = False
 
 
-# -- views, as the ports show rows ----------------------------------------------------------------------------------
+# -- views, as the ports show rows -----------------------------------------------------------------------------
 
 
 def token_view(row: TokenRow) -> TokenView:

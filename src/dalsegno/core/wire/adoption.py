@@ -156,7 +156,7 @@ def _check_lineage(plan: Plan, node: Node, arrival: Arrival, frames: Sequence[Fr
             raise InvalidMessage.at(f"/lineage_stack/{number}/item_index", "WRONG_LINEAGE", what)
 
 
-# -- scopes -------------------------------------------------------------------------------------------------------
+# -- scopes ----------------------------------------------------------------------------------------------------
 
 
 class Scope(Struct, frozen=True):
@@ -195,7 +195,7 @@ def check_total(number: int, frame: Frame, expected: int) -> None:
         raise InvalidMessage.at(f"/lineage_stack/{number}/total_items", "WRONG_LINEAGE", what)
 
 
-# -- transitions --------------------------------------------------------------------------------------------------
+# -- transitions -----------------------------------------------------------------------------------------------
 
 
 class Adopted(Struct, frozen=True, omit_defaults=True):
@@ -392,7 +392,7 @@ def halts_items(split: Node) -> bool:
     return chosen == "halt" or (chosen is None and split.aggregator is None)
 
 
-# -- arrivals -----------------------------------------------------------------------------------------------------
+# -- arrivals --------------------------------------------------------------------------------------------------
 
 
 def _arriving(step_input: StepInput, arrival: Arrival, body: Body, now: float) -> Iterable[Effect]:

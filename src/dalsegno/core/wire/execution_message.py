@@ -148,7 +148,7 @@ def reference_in(definition: Raw) -> Reference | None:
     return None
 
 
-# -- reading beside the event loop --------------------------------------------------------------------------------
+# -- reading beside the event loop -----------------------------------------------------------------------------
 
 
 class Reading(Struct, frozen=True):

@@ -294,7 +294,7 @@ def _ending(event: Event) -> tuple[CompletionName, dict[str, Any] | None]:
     return ("halted" if event.node else "failed"), error
 
 
-# -- bodies -------------------------------------------------------------------------------------------------------
+# -- bodies ----------------------------------------------------------------------------------------------------
 
 
 def utc_text(at: float) -> str:

@@ -247,7 +247,7 @@ async def encode_large(value: Any, what: str, limit: int) -> bytes:
     return encode_surveyed(value, what, survey)
 
 
-# -- stored bytes --------------------------------------------------------------------------------------------------
+# -- stored bytes ----------------------------------------------------------------------------------------------
 
 SMALL = 1024
 """Bytes up to which values in rows do not count: they are bounded by the rate of steps."""

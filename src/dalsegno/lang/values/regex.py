@@ -124,7 +124,7 @@ def _half_a_character() -> ScriptThrow:
     return wrong_argument("the text or the pattern holds half a surrogate pair, which is not a character")
 
 
-# -- cost of compiling --------------------------------------------------------------------------------------------
+# -- cost of compiling -----------------------------------------------------------------------------------------
 
 _ANY_PATTERN = 60
 """Units of work of the shortest pattern."""
@@ -196,7 +196,7 @@ def _atom_work(kind: str, text: str) -> int:
     return _PLAIN
 
 
-# -- searches -----------------------------------------------------------------------------------------------------
+# -- searches --------------------------------------------------------------------------------------------------
 
 
 def encoded(text: str, meter: Meter) -> bytes:

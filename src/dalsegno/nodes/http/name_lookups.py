@@ -205,7 +205,7 @@ class SharedResolver(AbstractResolver):
         """Do nothing: the lookups belong to the event loop."""
 
 
-# -- in a thread ----------------------------------------------------------------------------------------------------
+# -- in a thread -----------------------------------------------------------------------------------------------
 
 
 def _run(loop: asyncio.AbstractEventLoop, found: asyncio.Future[list[ResolveResult]], name: Name) -> None:

@@ -142,7 +142,7 @@ def joined(text: str) -> str:
     return text.replace(SLASH, "/")
 
 
-# -- the log of the HTTP server ------------------------------------------------------------------------------------
+# -- the log of the HTTP server --------------------------------------------------------------------------------
 
 ACCESS_LOG = "uvicorn.access"
 PATH = 2

@@ -185,7 +185,7 @@ def _query_names(dependant: Dependant) -> Iterable[str]:
         yield from _query_names(below)
 
 
-# -- JSON bodies, decoded by the shape of their route: short ones here, long ones in a process ---------------------
+# -- JSON bodies, decoded by the shape of their route: short ones here, long ones in a process -----------------
 
 
 class JsonRequest(Request):

@@ -1,8 +1,14 @@
-"""``client.credentials`` and ``client.protected_names``: secrets that workflows use by name, the definitions that
-may use them, and the names under which only admins deploy."""
+"""Access to a server: API keys, credentials, protected names, and the deployed workflows that use them.
+
+- ``client.keys``: the API keys of a server.
+- ``client.credentials`` and ``client.protected_names``: secrets that workflows use by name, the definitions that may
+  use them, and the names under which only admins deploy.
+- ``client.definitions``: deployed workflows, their versions and aliases.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeAlias
@@ -10,6 +16,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
+from dalsegno.admin.keys import Key, NewKey, Scope
+from dalsegno.client.archive import ServerArchive
 from dalsegno.client.group import CallGroup, read_all, read_as
 from dalsegno.client.schemas import maybe_seconds
 from dalsegno.engine.secrets import CredentialInfo, Rotation
@@ -22,6 +30,110 @@ from dalsegno.engine.secrets.definition_approvals import (
     ProtectedName,
 )
 from dalsegno.errors import NotFound
+from dalsegno.model.definition import Definition, Version, no_such_version
+
+Keys: TypeAlias = list[Key]
+QuotaChanges: TypeAlias = Mapping[str, int | None]
+"""Quotas by name: ``{"starts_per_minute": 600}``. None: the server's default; 0: no limit."""
+
+
+class ClientKeys(CallGroup):
+    """API keys of the server. All calls need the scope ``admin``. A key's ``digest`` is empty: a server does not
+    return it."""
+
+    __slots__ = ()
+
+    def add(
+        self,
+        name: str,
+        scopes: Sequence[Scope] = ("run",),
+        *,
+        expires: str | None = None,
+        queues: Sequence[str] | None = None,
+        quotas: QuotaChanges | None = None,
+    ) -> NewKey:
+        """Returns a new key and its text, which cannot be read again. ``expires``: its lifetime, such as ``30d``. A
+        key for remote workers names the queues whose tasks it may claim, or ``*``."""
+        return self._call(self._add(name, scopes, expires, queues, quotas))
+
+    async def aadd(
+        self,
+        name: str,
+        scopes: Sequence[Scope] = ("run",),
+        *,
+        expires: str | None = None,
+        queues: Sequence[str] | None = None,
+        quotas: QuotaChanges | None = None,
+    ) -> NewKey:
+        return await self._acall(self._add(name, scopes, expires, queues, quotas))
+
+    def set(
+        self, key: str, *, queues: Sequence[str] | None = None, quotas: QuotaChanges | None = None
+    ) -> Key:
+        """Replaces the queues, and the named quotas, of the key with this id or name."""
+        return self._call(self._set(key, queues, quotas))
+
+    async def aset(
+        self, key: str, *, queues: Sequence[str] | None = None, quotas: QuotaChanges | None = None
+    ) -> Key:
+        return await self._acall(self._set(key, queues, quotas))
+
+    def list(self, *, revoked: bool = False) -> Keys:
+        """Returns the keys, oldest first; with ``revoked`` also the revoked ones."""
+        return self._call(self._list(revoked))
+
+    async def alist(self, *, revoked: bool = False) -> Keys:
+        return await self._acall(self._list(revoked))
+
+    def revoke(self, key: str) -> Key:
+        """Revokes a key by its id or name. Every server of the store refuses it within seconds."""
+        return self._call(self._revoke(key))
+
+    async def arevoke(self, key: str) -> Key:
+        return await self._acall(self._revoke(key))
+
+    # -- internal ---------------------------------------------------------------------------------------------
+
+    async def _add(
+        self,
+        name: str,
+        scopes: Sequence[Scope],
+        expires: str | None,
+        queues: Sequence[str] | None,
+        quotas: QuotaChanges | None,
+    ) -> NewKey:
+        """Never repeated: the text of the first key would be lost."""
+        body = {"name": name, "scopes": list(scopes), "expires": expires, **_limits(queues, quotas)}
+        reply = await self._transport.send("POST", "keys", dict[str, Any], body)
+        return NewKey(_key(reply), reply["key"])
+
+    async def _set(self, key: str, queues: Sequence[str] | None, quotas: QuotaChanges | None) -> Key:
+        body = _limits(queues, quotas)
+        return _key(await self._transport.send("PATCH", _path(key), dict[str, Any], body, repeatable=True))
+
+    async def _list(self, revoked: bool) -> Keys:
+        found = await read_all(self._transport, "keys", dict[str, Any], {"revoked": revoked})
+        return sorted(map(_key, found), key=lambda key: (key.created_at, key.id))
+
+    async def _revoke(self, key: str) -> Key:
+        return _key(await self._transport.send("DELETE", _path(key), dict[str, Any], repeatable=True))
+
+
+def _limits(queues: Sequence[str] | None, quotas: QuotaChanges | None) -> dict[str, Any]:
+    """Return only the given fields: an older server does not know the others."""
+    named = {"queues": list(queues)} if queues is not None else {}
+    return {**named, **({"quotas": dict(quotas)} if quotas else {})}
+
+
+def _key(reply: Mapping[str, Any]) -> Key:
+    return read_as(Key, {**reply, "digest": ""})
+
+
+def _path(key: str) -> str:
+    return f"keys/{quote(key, safe='')}"
+
+
+# -- credentials ---------------------------------------------------------------------------------------------
 
 Credentials: TypeAlias = list[CredentialInfo]
 ProtectedNames: TypeAlias = list[ProtectedName]
@@ -142,17 +254,17 @@ class ClientCredentials(CallGroup):
             "description": description,
             "adoptable": adoptable,
         }
-        reply, is_new = await self._transport.put(_path(name), dict[str, Any], body)
+        reply, is_new = await self._transport.put(_credential_path(name), dict[str, Any], body)
         return SavedCredential(read_as(CredentialInfo, reply), is_new)
 
     async def _list(self) -> Credentials:
         return await read_all(self._transport, "credentials", CredentialInfo)
 
     async def _get(self, name: str) -> CredentialInfo:
-        return read_as(CredentialInfo, await self._transport.get(_path(name), dict[str, Any]))
+        return read_as(CredentialInfo, await self._transport.get(_credential_path(name), dict[str, Any]))
 
     async def _remove(self, name: str) -> None:
-        await self._transport.send("DELETE", _path(name), Any)
+        await self._transport.send("DELETE", _credential_path(name), Any)
 
     async def _rotate(self) -> Rotation:
         return await self._transport.send("POST", "credentials/rotate", Rotation, repeatable=True)
@@ -245,9 +357,81 @@ class _DefinitionsReply(Struct):
     grace_until: datetime | None = None
 
 
-def _path(name: str) -> str:
+def _credential_path(name: str) -> str:
     return f"credentials/{quote(name, safe='')}"
 
 
 def _protected_path(name: str) -> str:
     return f"protected-names/{quote(name, safe='')}"
+
+
+# -- `client.definitions`: deployed workflows, their versions and aliases ------------------------------------
+
+Definitions: TypeAlias = list[Definition]
+
+
+class ClientDefinitions(CallGroup):
+    """Definitions of the server; ``client.deploy`` and ``client.deploy_script`` store them."""
+
+    __slots__ = ()
+
+    def list(self) -> Definitions:
+        """Returns the current version of every workflow by name, without its stored form."""
+        return self._call(self._list())
+
+    async def alist(self) -> Definitions:
+        return await self._acall(self._list())
+
+    def get(self, name: str, version: Version = None) -> Definition:
+        """Returns one version with its stored form: a number, an alias, or the current one. Raises NotFound if
+        there is none."""
+        return self._call(self._get(name, version))
+
+    async def aget(self, name: str, version: Version = None) -> Definition:
+        return await self._acall(self._get(name, version))
+
+    def versions(self, name: str, limit: int | None = None) -> Definitions:
+        """Returns versions, newest first, without their stored form; none if the name is unknown."""
+        return self._call(self._archive().versions(name, limit))
+
+    async def aversions(self, name: str, limit: int | None = None) -> Definitions:
+        return await self._acall(self._archive().versions(name, limit))
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """Returns the version of each alias."""
+        return self._call(self._archive().aliases(name))
+
+    async def aaliases(self, name: str) -> dict[str, int]:
+        return await self._acall(self._archive().aliases(name))
+
+    def set_alias(self, name: str, alias: str, version: int) -> None:
+        """Sets an alias to this version."""
+        self._call(self._archive().set_alias(name, alias, version))
+
+    async def aset_alias(self, name: str, alias: str, version: int) -> None:
+        await self._acall(self._archive().set_alias(name, alias, version))
+
+    def remove_alias(self, name: str, alias: str) -> None:
+        """Removes an alias. Raises NotFound if there is none. Executions that were started with it continue."""
+        self._call(self._remove_alias(name, alias))
+
+    async def aremove_alias(self, name: str, alias: str) -> None:
+        await self._acall(self._remove_alias(name, alias))
+
+    # -- internal ---------------------------------------------------------------------------------------------
+
+    async def _list(self) -> Definitions:
+        return await self._archive().definitions(limit=sys.maxsize)
+
+    async def _get(self, name: str, version: Version) -> Definition:
+        found = await self._archive().definition(name, version)
+        if found is None:
+            raise NotFound(no_such_version(name, version))
+        return found
+
+    async def _remove_alias(self, name: str, alias: str) -> None:
+        path = f"definitions/{quote(name, safe='')}/aliases/{quote(alias, safe='')}"
+        await self._transport.send("DELETE", path, Any)
+
+    def _archive(self) -> ServerArchive:
+        return ServerArchive(self._transport)
