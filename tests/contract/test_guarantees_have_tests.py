@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.ports import archive, blobs, broker, clock, ledger, limits, records
+from dalsegno.ports import archive, broker, clock, ledger, limits, records
 from dalsegno.testing.contract import ALL_GUARANTEES, TOPICS, WHOLE_STACK, Capabilities, Topic, bind
 
 PORTS = (
     ledger.Ledger,
     broker.Broker,
     archive.Archive,
-    blobs.Blobs,
+    records.Blobs,
     records.Records,
     limits.Limits,
     clock.Clock,

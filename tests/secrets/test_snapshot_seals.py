@@ -219,7 +219,7 @@ def test_a_worker_without_the_key_leaves_a_sealed_snapshot_alone(
 def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_it(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dalsegno.cli.views.snapshots import seal_all, survey
+    from dalsegno.cli.views.credentials import seal_all, survey
 
     [execution] = suspend(url, "ab")
     monkeypatch.setattr(tokens, "CANNOT_RUN_PAUSE", 0.05)
@@ -239,7 +239,7 @@ def test_an_unsealed_snapshot_is_refused_after_the_date_until_an_operator_seals_
 def test_what_an_old_key_sealed_is_sealed_anew_before_the_key_is_removed(
     tmp_path: Path, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dalsegno.cli.views.snapshots import seal_all
+    from dalsegno.cli.views.credentials import seal_all
 
     url = f"sqlite:///{tmp_path / 'store.db'}"
     [execution] = suspend(url, "ab")

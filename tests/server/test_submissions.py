@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from dalsegno.server.schemas.submissions import EXAMPLE_DOCUMENT
+from dalsegno.server.schemas.executions import EXAMPLE_DOCUMENT
 from tests.server.test_definitions import GRAPH
 from tests.server.test_executions import WAITS, deploy_script, ended
 

@@ -56,8 +56,7 @@ from dalsegno.model.effect import DropTokens, FinishExecution
 from dalsegno.model.execution import NOT_ENDED
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.ports.broker import Broker
-from dalsegno.ports.neighbours import Neighbours
+from dalsegno.ports.broker import Broker, Neighbours
 from dalsegno.ports.node import NodeTypes
 from dalsegno.ports.stack import Stack
 from dalsegno.ports.task_transport import Distribution

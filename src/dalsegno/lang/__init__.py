@@ -8,7 +8,7 @@ from dalsegno.lang.expressions.interpolation import compile_string
 from dalsegno.lang.expressions.names import SPECIAL_ROOTS, RootNames
 from dalsegno.lang.flow.program import FlowProgram, compile  # noqa: A004  # the name users look for
 from dalsegno.lang.flow.runtime.machine import Machine
-from dalsegno.lang.flow.syntax.findings import Finding
+from dalsegno.lang.flow.syntax.syntax_errors import Finding
 from dalsegno.lang.flow.syntax.validation import validate
 from dalsegno.lang.runtime.effects import (
     Awaitable,

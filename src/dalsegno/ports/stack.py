@@ -8,14 +8,12 @@ from typing import Literal, Protocol
 
 from dalsegno.errors import StoreLost
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import Blobs
-from dalsegno.ports.broker import Broker
+from dalsegno.ports.broker import Broker, Neighbours, Watch
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits as LimitsPort
 from dalsegno.ports.messages import DeadLetters, MessageSource, Publications, Publisher
-from dalsegno.ports.neighbours import Neighbours, Watch
-from dalsegno.ports.records import Records
+from dalsegno.ports.records import Blobs, Records
 from dalsegno.ports.task_transport import ForeignWorker, TaskTransport
 from dalsegno.ports.transactions import Transactions
 

@@ -40,7 +40,7 @@ from dalsegno.server.routes.admin import (
     session_router,
 )
 from dalsegno.server.routes.approvals import router as approvals
-from dalsegno.server.routes.definition_approvals import definition_approvals_router, protected_names_router
+from dalsegno.server.routes.definitions import definition_approvals_router, protected_names_router
 from dalsegno.server.routes.definitions import router as definitions
 from dalsegno.server.routes.executions import bulk_router, executions_router, waiting_router
 from dalsegno.server.routes.inspection import router as inspection

@@ -16,7 +16,7 @@ from dalsegno.adapters.sqlite.connections.threads import OtherProcesses
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.model.effect import WriteOutbox
-from dalsegno.ports.neighbours import Watch
+from dalsegno.ports.broker import Watch
 from dalsegno.ports.stack import Stack
 from dalsegno.server.streams.execution_feed import Broadcast
 from dalsegno.testing.contract.builders import command, deadline, event, finish, start, token

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dalsegno.lang import Finding, FlowSyntaxError, validate
-from dalsegno.lang.flow.syntax.findings import ERRORS, WARNINGS
 from dalsegno.lang.flow.syntax.keywords import CONTEXTUAL_WORDS, FOREIGN_OPERATORS, FOREIGN_WORDS, KEYWORDS
 from dalsegno.lang.flow.syntax.parser import parse_program
+from dalsegno.lang.flow.syntax.syntax_errors import ERRORS, WARNINGS
 from dalsegno.lang.runtime.limits import MAX_SOURCE
 from tests.effort import examples
 from tests.lang.flow.test_script_errors import ERRORS as WRONG

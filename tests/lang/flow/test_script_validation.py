@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from dalsegno.lang import Finding, validate
-from dalsegno.lang.flow.syntax.findings import ERRORS, MAX_FINDINGS, WARNINGS
+from dalsegno.lang.flow.syntax.syntax_errors import ERRORS, MAX_FINDINGS, WARNINGS
 
 
 def found(source: str, tasks: list[str] | None = None) -> list[str]:

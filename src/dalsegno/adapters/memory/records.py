@@ -10,9 +10,8 @@ import msgspec
 
 from dalsegno.adapters.memory.store import MemoryStore
 from dalsegno.errors import NotFound
-from dalsegno.ports.blobs import refuse_over
 from dalsegno.ports.clock import Clock
-from dalsegno.ports.records import LogEntry, Record
+from dalsegno.ports.records import LogEntry, Record, refuse_over
 
 
 class MemoryRecords:

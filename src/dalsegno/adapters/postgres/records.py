@@ -10,8 +10,7 @@ from hashlib import sha256
 
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound
-from dalsegno.ports.blobs import refuse_over
-from dalsegno.ports.records import LogEntry, Record
+from dalsegno.ports.records import LogEntry, Record, refuse_over
 
 MAX_BYTES = 512 * 1024 * 1024
 """PostgreSQL's limit is a billion bytes per value, and a value is held in memory whole."""

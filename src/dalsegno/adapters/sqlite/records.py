@@ -20,8 +20,7 @@ from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.errors import LimitExceeded, NotFound
-from dalsegno.ports.blobs import UNTIL_REMOVED, refuse_over
-from dalsegno.ports.records import LogEntry, Record
+from dalsegno.ports.records import UNTIL_REMOVED, LogEntry, Record, refuse_over
 
 MAX_BYTES = 512 * 1024 * 1024
 """SQLite's limit is a billion bytes per row, and a value is held in memory whole."""

@@ -34,7 +34,7 @@ def status(store: Store = None, json: Json = False) -> None:
     Since when snapshots are sealed, until when unsealed ones are accepted, and how many are left.
     """
     from dalsegno.cli.output import emit
-    from dalsegno.cli.views.snapshots import Survey, sentence, survey
+    from dalsegno.cli.views.credentials import Survey, sentence, survey
 
     async def look(client: Client, seals: SnapshotSeals) -> tuple[Survey, float]:
         return await survey(client, seals), client.stack.clock.now()
@@ -64,7 +64,7 @@ def seal(store: Store = None, json: Json = False) -> None:
     sealed with the first key.
     """
     from dalsegno.cli.output import emit
-    from dalsegno.cli.views.snapshots import seal_all
+    from dalsegno.cli.views.credentials import seal_all
 
     snapshots, programs = _at_the_store(store, seal_all)
     if json:
@@ -83,7 +83,7 @@ def accept_until(
 ) -> None:
     """Set until when unsealed snapshots are accepted. Workers apply it within half a minute."""
     from dalsegno.cli.output import emit
-    from dalsegno.cli.views.snapshots import date_of, moment_of
+    from dalsegno.cli.views.credentials import date_of, moment_of
 
     async def change(client: Client, seals: SnapshotSeals) -> float:
         moment = moment_of(date, client.stack.clock.now())

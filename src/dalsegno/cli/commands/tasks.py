@@ -53,7 +53,7 @@ def list_tasks(
     """List pending and running tasks and nodes. Those of the newest execution come first."""
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.operations import OPEN_TASKS
-    from dalsegno.cli.views.tasks import as_object, print_tasks
+    from dalsegno.cli.views.operations import as_object, print_tasks
 
     found = OPEN_TASKS.use(
         Place(store, server, app), lambda tasks: tasks.alist(execution, queue=queue, limit=limit)
@@ -71,7 +71,7 @@ def show(
     """Show a task, its input and what it must return."""
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.operations import OPEN_TASKS
-    from dalsegno.cli.views.tasks import as_object, print_task
+    from dalsegno.cli.views.operations import as_object, print_task
 
     found = OPEN_TASKS.use(Place(store, server, app), lambda tasks: tasks.aget(task))
     if json:
@@ -102,7 +102,7 @@ def complete(
 ) -> None:
     """Complete a task by hand. A worker that holds it is refused from now on."""
     from dalsegno.cli.documents import read_payload
-    from dalsegno.cli.views.tasks import person
+    from dalsegno.cli.views.operations import person
 
     carried = read_payload(output, "output")
     _settle(
@@ -133,7 +133,7 @@ def fail(
     json: Json = False,
 ) -> None:
     """Fail a task by hand. A worker that holds it is refused from now on."""
-    from dalsegno.cli.views.tasks import person
+    from dalsegno.cli.views.operations import person
 
     _settle(
         Place(store, server, app),
@@ -154,7 +154,7 @@ def _handles(verb: Literal["skip", "requeue"], done: str, help: str) -> None:
         app: AppName = None,
         json: Json = False,
     ) -> None:
-        from dalsegno.cli.views.tasks import person
+        from dalsegno.cli.views.operations import person
 
         def act(tasks: OpenTasks) -> Awaitable[Any]:
             work = tasks.askip if verb == "skip" else tasks.arequeue

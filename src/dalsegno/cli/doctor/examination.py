@@ -19,12 +19,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.cli.doctor.check import Check, broken, examined_soon, judge
-from dalsegno.cli.doctor.database import examine_history, examine_rights, examine_server
-from dalsegno.cli.doctor.sqlite_file import examine_file
+from dalsegno.cli.doctor.database import examine_file, examine_history, examine_rights, examine_server
 from dalsegno.cli.output import iso
 from dalsegno.cli.target.stores import NO_SCHEMA, store_exists, way_to_install
 from dalsegno.cli.target.target import opened
-from dalsegno.cli.views.snapshots import sentence, survey
+from dalsegno.cli.views.credentials import sentence, survey
 from dalsegno.core.diagnosis import waits
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.dead_letters import DeadLetters

@@ -1,9 +1,10 @@
-"""Alerts, dead letters, API keys, limits and workers, as data and on a terminal."""
+"""Alerts, dead letters, API keys, limits, workers and open tasks, as data and on a terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import getpass
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from dalsegno.cli.run.launch import ask_before_starting_over
 from dalsegno.cli.target.operations import KeptMessage, KeptMessages
 from dalsegno.cli.target.target import reached, where_to
 from dalsegno.engine.operations.dead_letters import DeadLetter
+from dalsegno.engine.operations.manual_tasks import OpenTask
 from dalsegno.engine.worker.directory import WorkerSeen
 from dalsegno.model.limits import LimitView, show_rate
 
@@ -375,3 +377,65 @@ def _alive_first(worker: WorkerSeen) -> tuple[bool, str]:
 def _running(worker: WorkerSeen) -> str:
     """Return the steps that a worker holds, and its concurrency. A dead worker holds them until they are taken back."""
     return f"{worker.leases:,} of {worker.concurrency:,}" if worker.concurrency else f"{worker.leases:,}"
+
+
+# -- open tasks as data, as a list, and in full --------------------------------------------------------------
+
+
+def as_object(task: OpenTask) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(task), "due": iso(task.due)}
+
+
+def print_tasks(tasks: Sequence[OpenTask]) -> None:
+    """Print each id on a line of its own, to be copied."""
+    console = stdout()
+    if not tasks:
+        console.print("no task is pending or running")
+        return
+    for task in tasks:
+        console.print(Text(task.id, "bold"), soft_wrap=True)
+        console.print(Text(f"  {_what(task)}"), soft_wrap=True)
+
+
+def print_task(task: OpenTask) -> None:
+    console = stdout()
+    print_tasks([task])
+    if task.docs:
+        console.print(Text(f"  {task.docs}", "dim"), soft_wrap=True)
+    console.print(Text(f"  input: {_json(task.input)}"), soft_wrap=True)
+    if task.returns is not None:
+        console.print(Text(f"  returns: {_json(task.returns)}"), soft_wrap=True)
+
+
+def _what(task: OpenTask) -> str:
+    kind = "remote task" if task.is_remote else "task" if task.task is not None else "node"
+    name = task.task if task.task is not None else task.node
+    where = f" at node '{task.node}'" if task.task is not None and task.node != task.task else ""
+    what = f"{kind} '{name}'{where} of {task.workflow or 'unknown workflow'}"
+    return f"{what}: {_task_state(task)}, attempt {task.attempt}"
+
+
+def _task_state(task: OpenTask) -> str:
+    if task.lost is not None:
+        return task.lost
+    if task.state == "running":
+        return f"held by {task.holder}" if task.holder else "running"
+    if task.state == "queued":
+        return f"waits in queue '{task.queue}'"
+    if task.state == "waiting" and task.due is not None:
+        return f"sleeps until {iso(task.due)}"
+    return "its execution is paused" if task.state == "paused" else "waits for something from outside"
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def person(given: str | None) -> str | None:
+    """Return the name of the person who acts: the given one, else the user of this machine."""
+    if given is not None:
+        return given
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the account has no name
+        return None

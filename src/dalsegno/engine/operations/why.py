@@ -63,8 +63,8 @@ from dalsegno.model.inspection import Inspection
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import TokenView
 from dalsegno.ports.archive import Archive, ExecutionFilter
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Examination, Ledger, RecordsAsked
+from dalsegno.ports.records import Blobs
 
 RECORDS = RecordsAsked(TROUBLES, record_id("token", ""), QUEUES, TASKS)
 UNKNOWN_LOCATION = "MODULE:NAME"

@@ -41,7 +41,7 @@ from dalsegno.model.machine import (
     reaches,
 )
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.records import Blobs
 
 MOST_STOPS = 20_000
 """Stops at settled promises in one turn. Without this limit a loop over due timers would never end."""

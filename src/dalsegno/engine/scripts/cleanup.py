@@ -29,8 +29,8 @@ from dalsegno.model.ids import child_execution_id, repeated_execution_id
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import UNTIL_REMOVED, Blobs
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.records import UNTIL_REMOVED, Blobs
 
 MOST_READS = 10
 """Attempts to read tasks of which one ends each time."""

@@ -21,9 +21,9 @@ from dalsegno.lang.durations import duration_text
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, NodeTypes, Unacceptable
+from dalsegno.ports.records import Blobs
 
 
 class Questions:

@@ -29,7 +29,7 @@ from dalsegno.errors import NotFound, OperatorError
 from dalsegno.lang.runtime.effects import Effect, StartTask, promise_number
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import UNTIL_REMOVED, Blobs
+from dalsegno.ports.records import UNTIL_REMOVED, Blobs
 
 logger = logging.getLogger("dalsegno.scripts")
 

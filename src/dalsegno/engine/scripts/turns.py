@@ -30,7 +30,7 @@ from dalsegno.lang.runtime.effects import AwaitSignal, Effect, ErrorValue, SetTa
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import Blobs
+from dalsegno.ports.records import Blobs
 
 T = TypeVar("T")
 

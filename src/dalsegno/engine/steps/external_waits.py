@@ -19,9 +19,9 @@ from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import arrival_id
 from dalsegno.model.token import Lease
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, NodeError, NodeTypes, StartChild, Unacceptable
+from dalsegno.ports.records import Blobs
 
 
 class ExternalWaits:

@@ -40,8 +40,8 @@ from dalsegno.errors import InternalError, LimitExceeded
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.effect import ResolveSlot, SettlePromise, SpawnToken, StoreOutput
 from dalsegno.model.transition import Transition
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.ledger import Ledger
+from dalsegno.ports.records import Blobs
 
 CACHED_PAGES = 256
 CACHED_BYTES = 16 * 1024 * 1024

@@ -19,8 +19,7 @@ from dalsegno.lang.stdlib.arguments import Arguments, read_option
 from dalsegno.lang.stdlib.dates import moment
 from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, OPTIONS, ORCHESTRATION, unknown_option
 from dalsegno.lang.values.kinds import Builtin, Configured, Host, Value, is_number, kind_of
-from dalsegno.lang.values.to_json import plain
-from dalsegno.lang.values.to_text import to_text
+from dalsegno.lang.values.to_text import plain, to_text
 from dalsegno.model.search import read_tag_changes
 
 MAX_GROUP = 100_000

@@ -1,19 +1,24 @@
-"""Definitions: checks of what a request brings, storage, replies, and removal of definitions no longer needed."""
+"""Definitions: checks of what a request brings, permission to deploy, storage, replies, and removal of definitions no
+longer needed. Only admins deploy under protected names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 from fastapi.responses import StreamingResponse
 
-from dalsegno.admin.triggers import triggers_of
+from dalsegno.admin.triggers import Change, triggers_of
 from dalsegno.engine.definitions import Program, forget_texts, keep_text, text_of
 from dalsegno.engine.schedules.schedules import ScheduleRecords
+from dalsegno.engine.secrets.definition_approvals import ProtectedName
 from dalsegno.engine.steps.budget import light_limits
 from dalsegno.engine.subprocesses.examination import TypeSpec, examined, type_spec, value_of
-from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
+from dalsegno.errors import Conflict, DalSegnoError, Forbidden, InvalidInput, NotFound
+from dalsegno.errors import ProtectedName as ProtectedNameRefused
 from dalsegno.job_process import EXAMINATIONS, JOBS, NAMELESS, Given, Prepared
 from dalsegno.lang.runtime.limits import Heavy, Meter
 from dalsegno.model.definition import (
@@ -28,12 +33,6 @@ from dalsegno.model.definition import (
 from dalsegno.nodes.registry import builtin_registry
 from dalsegno.ports.node import NodeTypes
 from dalsegno.server.auth.authentication import Caller
-from dalsegno.server.auth.deploy_permission import (
-    approver,
-    check_may_change,
-    check_may_deploy,
-    check_may_trigger,
-)
 from dalsegno.server.http.problems import Place
 from dalsegno.server.http.responses import streamed
 from dalsegno.server.schemas.definitions import Checked as CheckedReply
@@ -386,3 +385,58 @@ def _needs(workflow: str, wanted: Version, name: str, version: int | None) -> bo
     """Whether a trigger needs this version. One without a version follows the current version, and one with an
     alias the alias; those are protected themselves."""
     return workflow == name and (version is None or read_version(wanted) == version)
+
+
+# -- permission to deploy: only admins deploy under protected names ------------------------------------------
+
+
+def approver(caller: Caller) -> str | None:
+    """Return the name under which a caller's deploy counts as approved; None for a caller without the scope
+    ``admin``."""
+    return caller.name if "admin" in caller.scopes else None
+
+
+async def check_may_deploy(
+    services: ServerServices, caller: Caller, name: str, content: str, parts: Sequence[str] = ()
+) -> None:
+    """Check that a caller may deploy under a name. Raises ProtectedName, unless the same content is already the
+    current version, in which case nothing changes. ``parts``: names of the scripts inside a graph."""
+    if approver(caller) is not None:
+        return
+    for each in (name, *parts):
+        protected = await services.engine.vault.protected_names.protecting(each)
+        if protected is not None:
+            current = await services.client.stack.archive.definition(name)
+            if current is None or current.hash != content:
+                raise _refusal(caller, each, protected)
+
+
+def check_may_trigger(caller: Caller, changes: Sequence[Change]) -> None:
+    """Check that a caller may change these triggers. A deploy grants no rights that `/v1/webhooks` does not:
+    adding, changing and removing webhooks needs the scope ``admin``. Schedules need the scope of a deploy.
+    Raises Forbidden."""
+    webhook = next((each for each in changes if each.kind == "webhook" and each.status != "unchanged"), None)
+    if webhook is None or approver(caller) is not None:
+        return
+    verb = {"added": "add", "changed": "change", "removed": "remove"}[webhook.status]
+    raise Forbidden(
+        f"deploying this would {verb} the webhook '{webhook.name}', which needs the scope 'admin'; '{caller.name}' has "
+        f"{', '.join(sorted(caller.scopes))}"
+    )
+
+
+async def check_may_change(services: ServerServices, caller: Caller, name: str) -> None:
+    """Check that a caller may change the version that a name or its aliases refer to. Raises ProtectedName."""
+    if approver(caller) is None:
+        protected = await services.engine.vault.protected_names.protecting(name)
+        if protected is not None:
+            raise _refusal(caller, name, protected)
+
+
+def _refusal(caller: Caller, name: str, protected: ProtectedName) -> ProtectedNameRefused:
+    by = f"the credential '{protected.credential}' lists" if protected.credential else "an admin protects"
+    return ProtectedNameRefused(
+        f"the name '{name[:200]}' is protected: {by} '{protected.name}'. A key with the scope 'admin' can deploy it, "
+        f"or change its aliases; '{caller.name}' has {', '.join(sorted(caller.scopes))}. Without one, choose another "
+        "name"
+    )

@@ -15,8 +15,9 @@ from dalsegno.server.http.request import IdempotencyKey, one_key
 from dalsegno.server.http.responses import outline, with_results
 from dalsegno.server.http.routing import Route
 from dalsegno.server.routes.executions import ExecutionId
-from dalsegno.server.schemas.executions import ExecutionInfo, NodeInfo
-from dalsegno.server.schemas.submissions import (
+from dalsegno.server.schemas.executions import (
+    ExecutionInfo,
+    NodeInfo,
     Submission,
     SubmissionResults,
     SubmissionStatus,

@@ -14,12 +14,11 @@ from dalsegno.model.machine import MachineView
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, Lease, NewToken, TokenView
 from dalsegno.model.transition import Applied, Deferred, Outcome, Transition
 from dalsegno.ports.archive import Archive
-from dalsegno.ports.blobs import Blobs
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
 from dalsegno.ports.messages import Publications
-from dalsegno.ports.records import Records
+from dalsegno.ports.records import Blobs, Records
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.builders import RUN, start
 

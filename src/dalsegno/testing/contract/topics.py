@@ -21,7 +21,6 @@ from dalsegno.testing.contract.archive.search import (
     ArchiveText,
     ArchiveTimes,
 )
-from dalsegno.testing.contract.blobs import BlobStorage
 from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
 from dalsegno.testing.contract.capabilities import Capabilities, Topic
 from dalsegno.testing.contract.clock import SharedClock
@@ -107,7 +106,7 @@ from dalsegno.testing.contract.random.interleavings import (
     ScriptComparison,
 )
 from dalsegno.testing.contract.random.limits import LimitsComparison
-from dalsegno.testing.contract.records import RecordsAndLogs
+from dalsegno.testing.contract.records import BlobStorage, RecordsAndLogs
 
 TOPICS: tuple[type[Topic], ...] = (
     LedgerOnce,

@@ -33,8 +33,7 @@ from dalsegno.lang.expressions.syntax.tree import (
     Try,
     While,
 )
-from dalsegno.lang.flow.compile.control_flow import Branching
-from dalsegno.lang.flow.compile.declarations import pattern_names
+from dalsegno.lang.flow.compile.control_flow import Branching, pattern_names
 from dalsegno.lang.flow.compile.expressions import GIVEN
 from dalsegno.lang.runtime.code import CodeUnit, Op
 from dalsegno.lang.runtime.instructions import BINARY_NAMES

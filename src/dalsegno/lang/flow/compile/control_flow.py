@@ -1,4 +1,4 @@
-"""Blocks, branches, loops and ``try``, and the exits from them.
+"""Blocks and the names that they declare, branches, loops and ``try``, and the exits from them.
 
 A ``finally`` block is compiled once. Before entering it, the code stores in a hidden variable how to continue
 afterwards: at its end (0), by throwing again (1), or by one of the exits that were taken through it (2, 3 …).
@@ -15,17 +15,20 @@ from typing import Literal, TypeAlias
 from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
     Block,
+    Declaration,
     For,
     ForEach,
     Function,
     If,
+    ListPattern,
     NamePattern,
+    ObjectPattern,
+    Pattern,
     Return,
     Statement,
     Try,
     While,
 )
-from dalsegno.lang.flow.compile.declarations import declared_names, functions_of, pattern_names
 from dalsegno.lang.flow.compile.expressions import ScriptExpressions
 from dalsegno.lang.flow.runtime.instructions import OVER_ITEMS, OVER_KEYS
 from dalsegno.lang.runtime.code import Op, ProtectedRange
@@ -286,3 +289,35 @@ class Branching(ScriptExpressions):
                 self.take_apart(statement.caught, self.bind)
             self.block(handler)
         here.land(done)
+
+
+# -- the names that blocks declare, and the names that a program assigns without a declaration ---------------
+
+
+def pattern_names(pattern: Pattern) -> Iterator[str]:
+    """Yield the names that a pattern binds, in order."""
+    match pattern:
+        case NamePattern():
+            yield pattern.name
+        case ListPattern():
+            for target in pattern.targets:
+                yield from pattern_names(target.pattern)
+        case ObjectPattern():
+            for _, target in pattern.entries:
+                yield from pattern_names(target.pattern)
+
+
+def declared_names(statements: Iterable[Statement]) -> list[tuple[str, bool]]:
+    """Return the names that a block itself declares, each once, and whether they are constant."""
+    found: dict[str, bool] = {}
+    for statement in statements:
+        if isinstance(statement, Function):
+            found.setdefault(statement.name, False)
+        elif isinstance(statement, Declaration):
+            for name in pattern_names(statement.pattern):
+                found[name] = found.get(name, True) and statement.constant
+    return list(found.items())
+
+
+def functions_of(block: Block) -> list[Function]:
+    return [statement for statement in block.body if isinstance(statement, Function)]

@@ -23,7 +23,7 @@ from dalsegno.lang.runtime.promises import Group, Promise, Verdict, leaves, sett
 from dalsegno.lang.stdlib import SortFrame
 from dalsegno.lang.stdlib.orchestration import configured_function
 from dalsegno.lang.values.kinds import UNSET, Configured, Host, Vacant, Value
-from dalsegno.lang.values.to_json import plain
+from dalsegno.lang.values.to_text import plain
 
 _ERROR = 10
 """The cost of creating an error, in units of work and in small values; the next instruction checks the meter."""

@@ -19,8 +19,8 @@ from dalsegno.lang.expressions.syntax.tree import (
     Program,
     Spread,
 )
-from dalsegno.lang.flow.syntax.findings import Report
 from dalsegno.lang.flow.syntax.scopes import FunctionFacts, ScopeWalk
+from dalsegno.lang.flow.syntax.syntax_errors import Report
 from dalsegno.lang.flow.syntax.tree import AnyNode, walk
 from dalsegno.lang.stdlib.orchestration_names import (
     AFTER_WITH,

@@ -31,7 +31,7 @@ from dalsegno.lang.expressions.syntax.tree import (
     Target,
     Try,
 )
-from dalsegno.lang.flow.syntax.findings import Report
+from dalsegno.lang.flow.syntax.syntax_errors import Report
 from dalsegno.lang.flow.syntax.tree import names_in, parts_of, targets_of
 
 Kind = Literal["let", "const", "function", "parameter", "caught"]

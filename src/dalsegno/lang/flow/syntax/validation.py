@@ -27,10 +27,10 @@ from dalsegno.lang.expressions.syntax.tree import (
     While,
 )
 from dalsegno.lang.flow.syntax.error_recovery import Recovered, recover
-from dalsegno.lang.flow.syntax.findings import Finding, Report
 from dalsegno.lang.flow.syntax.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
 from dalsegno.lang.flow.syntax.parser import MAIN, Parsed, parse_program
 from dalsegno.lang.flow.syntax.scopes import ScopeWalk
+from dalsegno.lang.flow.syntax.syntax_errors import Finding, Report
 from dalsegno.lang.flow.syntax.tree import parts_of, walk
 
 _LOOPS = (While, For, ForEach)
