@@ -1,31 +1,73 @@
-"""Settlement of one transition: refuse it, recognise it as applied, or apply it whole."""
+"""Settlement of one transition: refuse it, recognise it as applied, or apply it whole, one effect after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from typing import Any
 
 from dalsegno.core.settlement.application import Application
+from dalsegno.core.settlement.barriers import arrive, cancel_barrier, create_barrier, end_slot, set_milestone
 from dalsegno.core.settlement.claims import drop_late, hold_deadline
-from dalsegno.core.settlement.effects import APPLY, apply, apply_in_parts
-from dalsegno.core.settlement.machines import is_outdated, is_settled
-from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, started_mark
-from dalsegno.core.settlement.signals import find_in_mailbox, is_asleep, is_awaited
-from dalsegno.core.settlement.workspace import Workspace, is_closed, is_over
+from dalsegno.core.settlement.finish import finish
+from dalsegno.core.settlement.machines import (
+    is_outdated,
+    is_settled,
+    judge,
+    request_cancel,
+    save_machine,
+    settle_promise,
+    wake_machine,
+)
+from dalsegno.core.settlement.rows import (
+    ExecutionRow,
+    GateRow,
+    MachineRow,
+    ScopeRow,
+    TokenRow,
+    started_mark,
+)
+from dalsegno.core.settlement.signals import (
+    deliver_to_token,
+    find_in_mailbox,
+    hurry_token,
+    is_asleep,
+    is_awaited,
+    post_signal,
+    take_message,
+)
+from dalsegno.core.settlement.workspace import Workspace, cancelled_event, is_closed, is_over
+from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
+    AdjustGate,
     BeginExecution,
+    CancelTokens,
     CreateExecution,
     DeliverToToken,
+    DropTokens,
     Effect,
+    EndIfLast,
+    EndScope,
+    FinishExecution,
     HurryToken,
+    LeaveContext,
     MarkStarted,
+    OpenBarrier,
+    OpenScope,
     PauseExecution,
     PostSignal,
+    ReplaceTags,
     RequestCancel,
+    ResolveSlot,
     ResumeExecution,
+    SaveMachine,
+    SetMilestone,
     SettlePromise,
+    SpawnToken,
+    StoreOutput,
     TakeMessage,
     TakeOrder,
     WakeMachine,
+    WriteOutbox,
 )
 from dalsegno.model.execution import ENDED, SCRIPTED
 from dalsegno.model.token import UNFINISHED
@@ -237,4 +279,254 @@ def _is_unmarked_lease(rows: Workspace, execution: str, effect: MarkStarted) -> 
     )
 
 
-__all__ = ["APPLY", "LARGE", "Applied", "settle", "settle_in_parts"]
+# -- effects --------------------------------------------------------------------------------------------------
+
+PART = 500
+"""Effects of a large transition that are applied at a time."""
+
+
+def apply(work: Application) -> Applied:
+    """Record the events of the transition and apply its effects."""
+    for event in work.transition.events:
+        work.record(event)
+    for effect in work.transition.effects:
+        APPLY[type(effect)](work, effect)
+    return _conclude(work)
+
+
+def apply_in_parts(work: Application) -> Generator[None, None, Applied]:
+    """Apply as `apply` does, and yield between parts of the effects."""
+    for event in work.transition.events:
+        work.record(event)
+    effects = work.transition.effects
+    for first in range(0, len(effects), PART):
+        for effect in effects[first : first + PART]:
+            APPLY[type(effect)](work, effect)
+        yield
+    return _conclude(work)
+
+
+def _conclude(work: Application) -> Applied:
+    """Apply what depends on all effects together."""
+    if work.gates:
+        for gate in work.gates.values():
+            _close_gate(work, gate)
+    if work.counts:
+        work.write_counts()
+    for ending in work.endings:
+        _end_if_last(work, ending)
+    if work.machine is not None:
+        judge(work, work.machine)
+    execution = work.execution
+    execution.touched_at = work.latest
+    work.rows.save_execution(execution)
+    ended = execution.state if execution.ended_at is not None else None
+    return Applied(
+        tuple(work.kept),
+        tuple(work.ready),
+        ended,  # type: ignore[arg-type]
+        work.next_due,
+        work.owes,
+        tuple(work.events),
+    )
+
+
+def _spawn(work: Application, effect: SpawnToken) -> None:
+    if effect.token.kind == "resume":
+        work.spawned_resume = effect.token.id
+        work.machine_row()
+    if work.rows.token(work.execution.id, effect.token.id) is None:
+        work.spawn(effect.token)
+
+
+def _created(work: Application, effect: CreateExecution) -> None:
+    """Do nothing: the start command's own handling created the row."""
+
+
+def _begin(work: Application, effect: BeginExecution) -> None:
+    """Begin a pending execution, by its start token or a trigger; the other's token is dropped.
+
+    Nothing else is live before.
+    """
+    for token in list(work.rows.unfinished_tokens(work.execution.id)):
+        if token.kind == "start" and token.id != effect.in_line:
+            _cancel(work, token)
+    if not effect.in_line:
+        work.execution.state = "RUNNING"
+    if effect.input is not None:
+        work.rows.replace_input(work.execution.id, effect.input)
+
+
+def _resolve(work: Application, effect: ResolveSlot) -> None:
+    arrive(work, effect)
+
+
+def _open_barrier(work: Application, effect: OpenBarrier) -> None:
+    if work.rows.barrier(work.execution.id, effect.barrier.id) is None:
+        row = create_barrier(work, effect.barrier)
+        if effect.milestone is not None:
+            set_milestone(work, row, effect.milestone)
+
+
+def _set_milestone(work: Application, effect: SetMilestone) -> None:
+    row = work.rows.barrier(work.execution.id, effect.barrier)
+    if row is not None and row.state == "waiting":
+        set_milestone(work, row, effect.milestone)
+
+
+def _open_scope(work: Application, effect: OpenScope) -> None:
+    if work.rows.scope(work.execution.id, effect.scope) is None:
+        work.rows.save_scope(ScopeRow(work.execution.id, effect.scope, effect.barrier, effect.slot))
+
+
+def _end_scope(work: Application, effect: EndScope) -> None:
+    row = work.rows.scope(work.execution.id, effect.scope)
+    if row is None or row.ended:
+        return
+    row.ended = True
+    work.rows.save_scope(row)
+    end_slot(work, row, effect.data, effect.trip, effect.event)
+
+
+def _leave(work: Application, effect: LeaveContext) -> None:
+    work.rows.add_left(work.execution.id, effect.scope, effect.key, effect.data)
+
+
+def _defer_ending(work: Application, effect: EndIfLast) -> None:
+    work.endings.append(effect)
+
+
+def _end_if_last(work: Application, effect: EndIfLast) -> None:
+    if work.execution.ended_at is not None:
+        return
+    rows, execution = work.rows, work.execution.id
+    empty = work.live(effect.scope) == 0
+    knows_ending = effect.finish is not None or effect.slot_data is not None
+    if empty and knows_ending and not rows.has_left(execution, effect.scope):
+        if effect.finish is not None:
+            finish(work, effect.finish)
+        elif effect.slot_data is not None:
+            _end_scope(work, EndScope(effect.scope, effect.slot_data, event=effect.event))
+        return
+    if effect.left is not None:
+        rows.add_left(execution, effect.scope, effect.key, effect.left)
+    if empty and rows.token(execution, effect.finisher.id) is None:
+        work.spawn(effect.finisher)
+        work.write_counts()
+
+
+def _adjust_gate(work: Application, effect: AdjustGate) -> None:
+    spec = effect.gate
+    row = work.rows.gate(work.execution.id, spec.id)
+    if row is None:
+        row = GateRow(work.execution.id, spec.id, spec.open_edges)
+    row.count += effect.delta
+    if effect.used:
+        row.used = row.used.union(effect.used)
+    work.rows.save_gate(row)
+    work.gates[spec.id] = spec
+
+
+def _close_gate(work: Application, spec: GateSpec) -> None:
+    """Judge gates by the sum of all adjustments: an edge that becomes a visit in one transition closes nothing."""
+    row = work.rows.gate(work.execution.id, spec.id)
+    if row is not None and row.count == 0 and work.rows.token(work.execution.id, spec.closed.id) is None:
+        work.spawn(spec.closed)
+
+
+def _store_output(work: Application, effect: StoreOutput) -> None:
+    work.rows.add_output(work.execution.id, effect.id, effect.data)
+
+
+def _cancel_tokens(work: Application, effect: CancelTokens) -> None:
+    nodes = frozenset(effect.nodes)
+    for token in list(work.rows.unfinished_tokens(work.execution.id, effect.scope)):
+        if token.node in nodes and token.id != work.transition.token:
+            _cancel(work, token)
+
+
+def _cancel(work: Application, token: TokenRow) -> None:
+    if token.live:
+        work.count(token.scope, -1)
+    event = cancelled_event(token.kind, token.live, token.node, token.scope, token.id, work.now)
+    if event is not None:
+        work.record(event)
+    was_leased = token.state == "leased"
+    token.state = "cancelled"
+    token.owner = None
+    work.rows.save_token(token)
+    if was_leased:
+        work.give_up_slot(token.limit_key)
+        if token.id in work.kept:  # spawned and dropped in one turn: it must not run
+            work.kept.remove(token.id)
+    if token.barrier is not None:
+        cancel_barrier(work, token.barrier)
+
+
+def _drop_tokens(work: Application, effect: DropTokens) -> None:
+    for name in effect.tokens:
+        token = work.rows.token(work.execution.id, name)
+        if token is not None and token.state in UNFINISHED and token.kind != "resume":
+            _cancel(work, token)
+
+
+def _pause(work: Application, effect: PauseExecution) -> None:
+    work.execution.state = "PAUSED"
+    work.execution.paused_at = work.now
+    work.record(effect.event)
+
+
+def _resume(work: Application, effect: ResumeExecution) -> None:
+    work.end_pause(effect.event)
+
+
+def _take_order(work: Application, effect: TakeOrder) -> None:
+    work.rows.take_order(effect.entry)
+
+
+def _mark_started(work: Application, effect: MarkStarted) -> None:
+    token = work.rows.token(work.execution.id, effect.token)
+    if token is not None:
+        token.digest = started_mark(effect.fence)
+        work.rows.save_token(token)
+
+
+def _replace_tags(work: Application, effect: ReplaceTags) -> None:
+    work.rows.replace_tags(work.execution.id, effect)
+
+
+def _write_outbox(work: Application, effect: WriteOutbox) -> None:
+    work.write_outbox(effect)
+
+
+APPLY: dict[type, Callable[[Application, Any], None]] = {
+    SpawnToken: _spawn,
+    CreateExecution: _created,
+    BeginExecution: _begin,
+    ResolveSlot: _resolve,
+    OpenBarrier: _open_barrier,
+    SetMilestone: _set_milestone,
+    OpenScope: _open_scope,
+    EndScope: _end_scope,
+    LeaveContext: _leave,
+    FinishExecution: finish,
+    EndIfLast: _defer_ending,
+    AdjustGate: _adjust_gate,
+    StoreOutput: _store_output,
+    CancelTokens: _cancel_tokens,
+    PauseExecution: _pause,
+    ResumeExecution: _resume,
+    WriteOutbox: _write_outbox,
+    TakeOrder: _take_order,
+    TakeMessage: take_message,
+    MarkStarted: _mark_started,
+    SaveMachine: save_machine,
+    SettlePromise: settle_promise,
+    PostSignal: post_signal,
+    DeliverToToken: deliver_to_token,
+    HurryToken: hurry_token,
+    RequestCancel: request_cancel,
+    DropTokens: _drop_tokens,
+    WakeMachine: wake_machine,
+    ReplaceTags: _replace_tags,
+}

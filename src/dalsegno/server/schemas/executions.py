@@ -35,8 +35,12 @@ from dalsegno.server.schemas.values import (
 
 if TYPE_CHECKING:
     Definition = msgspec.Raw | str | None
-
-
+else:
+    Definition = Annotated[
+        dict[str, Any] | Annotated[str, Field(min_length=1)] | None,
+        OrRaw,
+        Kept("documents", "the definition"),
+    ]
 """A graph document, unparsed, or a text."""
 
 MOST_AWAITED = 10_000
