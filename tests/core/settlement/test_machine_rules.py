@@ -29,6 +29,8 @@ from tests.effort import examples
 
 NOW = 1000.0
 PROMISES = 8
+OF_TASKS = 6
+"""The first promises are those of tasks and children, the others those of signals: no promise is both."""
 NAMES = ("x", "y")
 SIGNALLED = b"from a signal"
 
@@ -93,7 +95,7 @@ def saved(script: Script, a: int, b: int, settled: Completion | None = None) -> 
         signals=NAMES[: b % 3],
         reachable=(((0, PROMISES),), ((2, 5), (6, PROMISES)), ())[(a + b) % 3],
         settled=settled,
-        taken=[TakenSignal(f"s{a % 6}", b % PROMISES)] if b % 2 else [],
+        taken=[TakenSignal(f"s{a % 6}", OF_TASKS + b // 2 % 2)] if b % 2 else [],
         interrupted=a % 4 == 0,
     )
 
@@ -107,11 +109,11 @@ def act(script: Script, operation: str, a: int, b: int) -> None:
         case "resume later":
             script.conclude("resume", a, park=Park(NOW + 1, b"", 2))
         case "task":
-            script.conclude("task", a, done(b % PROMISES) if b % 2 else failed(b % PROMISES))
+            script.conclude("task", a, done(b % OF_TASKS) if b % 2 else failed(b % OF_TASKS))
         case "fused":
-            script.conclude("task", a, saved(script, a, b, Completion(b % PROMISES, True, b"")))
+            script.conclude("task", a, saved(script, a, b, Completion(b % OF_TASKS, True, b"")))
         case "child":
-            script.settle(command(RUN, delivered(a % PROMISES)))
+            script.settle(command(RUN, delivered(a % OF_TASKS)))
         case "signal":
             script.settle(signal(f"s{a % 6}", NAMES[b % 2], SIGNALLED))
         case "nudge":
