@@ -32,7 +32,7 @@ class ForeignMessage:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a foreign message. Whatever it caused is committed."""
+    """The outcome of a foreign message. What it caused is committed."""
 
     outcome: Literal["applied", "duplicate", "refused"]
     execution: str = ""
@@ -87,7 +87,7 @@ class DeadLetters(Protocol):
     async def get(self, id: str) -> DeadMessage | None: ...
 
     async def requeue(self, id: str) -> bool:
-        """Send it where it came from, once more, under the same identity. False if it is not there."""
+        """Send it again where it came from, under the same identity. False if it is not there."""
 
     async def drop(self, id: str) -> bool: ...
 

@@ -51,8 +51,8 @@ class MemoryPublications:
                 stored.row.priority,
                 stored.new.tags,
                 stored.events[after[name] : after[name] + limit],
-                is_told=(told := _is_told(stored)),
-                context=stored.row.context if told else None,
+                is_told=(is_told := _is_told(stored)),
+                context=stored.row.context if is_told else None,
             )
             for name, stored in found.items()
             if stored is not None

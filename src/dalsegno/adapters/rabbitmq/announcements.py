@@ -54,13 +54,13 @@ class ExecutionMessage(Struct, frozen=True):
     token_id: str
     attempt: int | None
     fence: int | None
-    """Of a token that this process has just made; others it announces by what names them."""
+    """Known of a token that this process has just created; None in the announcements of others."""
     queue: str
     priority: int
 
 
 class _Pointer(Struct):
-    """What is read of a message: it names a token, or it is one of another program."""
+    """The decoded part of a message: it names a token, or comes from another program."""
 
     execution_id: str = ""
     token_id: str | None = None
@@ -91,7 +91,7 @@ def queue_of(routing_key: str) -> str:
 
 
 class KnownTokens:
-    """What this process knows of tokens and executions without asking the store for each of them."""
+    """A cache of tokens and executions that saves one query each."""
 
     def __init__(self, definition: Callable[[str], Awaitable[Definition | None]]) -> None:
         self._definition = definition

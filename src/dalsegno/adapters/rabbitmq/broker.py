@@ -238,7 +238,7 @@ class RabbitBroker:
         """Announce again what the executions of consumed tokens have ready, then acknowledge the messages.
 
         A message comes again if its worker died before what it had made ready was confirmed. A token that is leased,
-        paused or waits for a slot of its limit is announced by whoever frees it.
+        paused or waits for a slot of its limit is announced by the process that frees it.
         """
         try:
             named = {token.token for token in tokens}

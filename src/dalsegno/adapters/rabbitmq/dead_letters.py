@@ -1,7 +1,7 @@
 """RabbitDeadLetters: what lies in the queue of dead letters, for people.
 
 RabbitMQ has no way to look into a queue: messages are received, and what is neither requeued nor dropped goes back in
-its order when the channel closes. For that moment nobody else sees them.
+its order when the channel closes. Until then other consumers do not see them.
 """
 
 from __future__ import annotations

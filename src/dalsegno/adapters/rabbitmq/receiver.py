@@ -30,7 +30,7 @@ EXACT_UP_TO = 20
 LARGE = 65_536
 HELD_BYTES = 64 * 1024 * 1024
 """Bytes of large messages that are held at a time. What exceeds them goes back to its queue, a moment later. A message
-that is larger by itself is rejected, which makes it a dead letter without a reason of ours.
+that is larger by itself is rejected, which makes it a dead letter without a recorded reason.
 """
 PAUSE = 1.0
 MOST_FOREIGN = 50

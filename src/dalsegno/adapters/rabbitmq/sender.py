@@ -1,7 +1,7 @@
 """The one channel on which everything leaves this process, in order, each message with a confirmation; and the
 statuses and completions that leave on it for the masters of other programs.
 
-- A message that comes back because no queue takes it has the topology declared again and is sent once more.
+- A message that comes back because no queue takes it has the topology declared again and is sent again.
 - A confirmation that is negative, or not there after ``CONFIRM_TIMEOUT``, is a failure. While the broker is silent,
   blocked or away nothing is sent: what would be announced is in the ledger anyway.
 """
@@ -282,7 +282,7 @@ class Sender:
     # -- messages that came back --------------------------------------------------------------------------------
 
     async def _declare_again(self) -> None:
-        """Declare the topology, and send once more what no queue took."""
+        """Declare the topology, and send again what no queue took."""
         connection = self.link.connection
         try:
             if connection is not None:

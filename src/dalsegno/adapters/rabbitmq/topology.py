@@ -1,7 +1,7 @@
 """The exchanges and queues of this project on RabbitMQ: what they are, and how an existing one differs.
 
-Everything is declared by everybody who connects, so that nobody has to come first. A queue that exists with other
-arguments is left alone: RabbitMQ cannot change them, and deleting it would delete what lies in it.
+Every process declares all of them when it connects, so the order of starts does not matter. A queue that exists with
+other arguments is left alone: RabbitMQ cannot change them, and deleting it would delete what lies in it.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ async def _differences(connection: Connection, queue: Queue) -> list[Difference]
         if name == "durable":
             durable = not durable
         elif not name.startswith("x-"):
-            return found  # exclusive or auto-delete: such a queue belongs to somebody else
+            return found  # exclusive or auto-delete: such a queue belongs to another program
         elif current is None:
             arguments.pop(name, None)
         else:

@@ -6,8 +6,8 @@
   nothing.
 - Processes publish that they wait, and again now and then; what is announced meanwhile is remembered for a moment,
   because a report may still be on its way.
-- An entry is a hint. It is not acknowledged but removed when it is read, the stream is trimmed, and whoever waits looks
-  into the ledger every few seconds. While Redis is away that is every second.
+- An entry is a hint. It is not acknowledged but removed when it is read, the stream is trimmed, and a waiting worker
+  looks into the ledger every few seconds, every second while Redis is away.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ KNOWN_AFTER = 1.0
 OFFER_PAUSE = 0.15
 """Seconds for which a process that has offered tokens to others claims nothing: it would only get them again."""
 MOST_NAMED = 100
-"""Tokens in one entry. Whoever has leased them claims the rest from the ledger."""
+"""Tokens in one entry. The worker that leases them claims the rest from the ledger."""
 MOST_KEPT = 1000
 """Named tokens that are kept for workers of this process."""
 ENTRIES_READ = 16
 STREAM_LENGTH = 1000
 """Entries to which a stream is trimmed, about."""
 STREAM_LASTS = 86_400
-"""Seconds after which the stream of a queue that nobody uses is removed."""
+"""Seconds after which the stream of an unused queue is removed."""
 READ_PAUSE = 0.5
 GROUP, CONSUMER = "workers", "any"
 """Entries are not acknowledged, so that consumers need no names of their own."""
@@ -183,7 +183,7 @@ class RedisBroker:
     # -- waiting ----------------------------------------------------------------------------------------------
 
     async def _wait_if_exhausted(self, worker: str, queues: frozenset[str], limit: int) -> None:
-        """Wait if the last claim brought less than was asked for: it left nothing, so the next would be in vain."""
+        """Wait if the last claim brought less than was asked for: it left nothing for the next one."""
         last, self._exhausted = self._exhausted, None
         if last is not None and last[:2] == (worker, queues) and not last[2].is_set():
             await self._wait(queues, limit, last[2], last[3])
@@ -258,7 +258,7 @@ class RedisBroker:
             self._add(queue, tokens[begin : begin + size])
 
     def _add(self, queue: str, tokens: Sequence[ReadyToken]) -> None:
-        """Add an entry; one without tokens makes whoever reads it look into the ledger."""
+        """Add an entry; one without tokens makes its reader look into the ledger."""
         body = _encode_tokens([(each.token, each.execution, each.priority) for each in tokens])
         key = PREFIX + queue
         self.connection.send("XADD", key, "MAXLEN", "~", STREAM_LENGTH, "*", "tokens", body)

@@ -40,7 +40,7 @@ OLDEST = (6, 2)
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 3.0
 OPENING_SECONDS = 3.0
-"""Seconds for which opening a stack waits for Redis; then it goes on without."""
+"""Seconds for which opening a stack waits for Redis; then it is opened without it."""
 LONGEST_SILENCE = 20.0
 """Seconds of silence after which the server is queried."""
 LAST_SECONDS = 2.0

@@ -54,7 +54,7 @@ AT_ONCE = 100
 BLOCK = 5000
 """Milliseconds that a read waits for results."""
 STALE = 30_000
-"""Milliseconds after which a result that somebody took is taken over."""
+"""Milliseconds after which a result that another process took is taken over."""
 TAKE_OVER_EVERY = 15.0
 PAUSE = 1.0
 MOST_PENDING = 10_000

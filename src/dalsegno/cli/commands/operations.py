@@ -113,7 +113,7 @@ def show_message(
 def requeue(
     letter: MessageId, store: Store = None, server: Server = None, app: AppName = None, json: Json = False
 ) -> None:
-    """Send a message that a broker keeps once more.
+    """Send a message that a broker keeps again.
 
     It goes where it came from and keeps its identity: what it has caused already is not caused again.
     """

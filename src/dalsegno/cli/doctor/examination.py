@@ -178,7 +178,7 @@ def _looks(app: App, client: Client) -> Iterator[tuple[str, Awaitable[Check | Se
 
 
 async def _server(server: Server) -> list[Check]:
-    """Check a server besides the store's: work goes on without it, so nothing here fails."""
+    """Check a server besides the store's: workflows run without it, so nothing here fails."""
     if not server.connected():
         cure = "Check the URL, the network and the server's log. Until then work is found in the store."
         return [judge(server.name, server.problem(), warn=True, cure=cure)]

@@ -93,7 +93,7 @@ class LettersHere:
         for place in self._letters.stack.dead_letters:
             if place.name == kept.server and await place.requeue(id):
                 return kept
-        raise NotFound(f"the message {id!r} is not there any more: somebody has taken it meanwhile")
+        raise NotFound(f"the message {id!r} is not there any more: it was taken meanwhile")
 
 
 class LettersThere:

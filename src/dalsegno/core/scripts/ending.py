@@ -173,7 +173,7 @@ def fail_cleanup(
     lease: Lease, view: MachineView, error: ErrorValue, now: float, unfinished: bytes | None
 ) -> Transition:
     """Fail a script that was asked to end, and keep what it had not cleaned up. Refused if its machine has moved on
-    since ``view``: it may have started what a retry of the kept state would start once more.
+    since ``view``: it may have started what a retry of the kept state would start again.
     """
     is_cancelled = view.cancel == "cancel"
     children, finish = (

@@ -1,7 +1,7 @@
 """Statuses and completions: made from an execution's history, in its order.
 
 `Statuses` folds the events one by one. It keeps only what later events need: which runs were reported as running, and
-which splits stand behind the names of scopes. Values stay references until somebody reads them.
+which splits stand behind the names of scopes. Values stay references until they are read.
 """
 
 from __future__ import annotations

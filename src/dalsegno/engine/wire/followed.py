@@ -50,7 +50,7 @@ class Followed:
                 self.unsent += made
 
     def may_be_sent(self) -> bool:
-        """Return True if the statuses at hand hold all that their messages tell: no output is stored apart."""
+        """Return True if the statuses at hand contain everything their messages need: no output is stored apart."""
         return all(status.output_ref is None for status in self.unsent)
 
     def send(self) -> Sent:

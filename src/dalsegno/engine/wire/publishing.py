@@ -488,7 +488,7 @@ def _status_message(followed: Followed, status: Status, output: Raw | None) -> O
 
 
 def _workflow_id(news: News) -> str:
-    """Return the name under which an execution is told that no message has started: a rerun keeps the tags."""
+    """Return the workflow id in the messages of an execution that no message has started: a rerun keeps the tags."""
     return (
         dict(news.tags).get(WORKFLOW_ID, news.workflow) if is_adopted_name(news.workflow) else news.workflow
     )

@@ -50,7 +50,7 @@ async def _store(services: ServerServices) -> Part:
 
 
 def _servers(services: ServerServices) -> list[Part]:
-    """Check the servers besides the store's. Without them work goes on, found in the store."""
+    """Check the servers besides the store's. Without them workers find their work in the store."""
     return [server_part(server) for server in services.client.stack.servers]
 
 

@@ -78,7 +78,7 @@ PATIENCE = 2.0
 """Seconds in which the store must answer."""
 END_SECONDS = 1.0
 """Seconds that an abandoned probe has to end when a server stops."""
-NOBODY = "00000000000000000000000000000000"
+NO_EXECUTION = "00000000000000000000000000000000"
 
 
 async def ask_store(stack: Stack) -> float:
@@ -95,7 +95,7 @@ async def _look(stack: Stack) -> float:
     began = time.perf_counter()
     if stack.expect_writable is not None:
         await stack.expect_writable()
-    await stack.archive.states([NOBODY])
+    await stack.archive.states([NO_EXECUTION])
     return time.perf_counter() - began
 
 

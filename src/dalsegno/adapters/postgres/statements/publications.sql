@@ -44,7 +44,7 @@ JOIN mine ON mine.execution = given.execution
 WHERE publication.execution = given.execution AND NOT given.execution = ANY ($4::text[]);
 
 -- :name heads
--- What is told of executions besides their events; the context only once the history is complete.
+-- What completions contain besides the events; the context only once the history is complete.
 SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END
 FROM (
     SELECT execution.*, ended_at IS NOT NULL AND NOT EXISTS (

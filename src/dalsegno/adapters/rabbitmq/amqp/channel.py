@@ -106,7 +106,7 @@ class Channel:
             async with asyncio.timeout(CALL_TIMEOUT):
                 return await asyncio.shield(future)
         except TimeoutError:
-            # Replies carry no number: after a missing one, none can be told from the next.
+            # Replies carry no number: after a missing one, none can be matched to its call.
             self.connection.abort(f"RabbitMQ has not answered for {CALL_TIMEOUT:g} s")
             raise ConnectionLost(f"RabbitMQ has not answered for {CALL_TIMEOUT:g} s") from None
 
@@ -258,7 +258,7 @@ class Channel:
 
     def _reply(self, method: Method) -> None:
         if not self._replies:
-            raise ProtocolError(f"the server sent the method {method.name}, for which nobody waits")
+            raise ProtocolError(f"the server sent the unexpected method {method.name}")
         future = self._replies.popleft()
         if not future.done():
             future.set_result(method)
@@ -334,6 +334,6 @@ class Channel:
 
 
 def _retrieve(future: asyncio.Future[Method]) -> None:
-    """Retrieve the exception so that asyncio does not log it: the channel's owner is told of it anyway."""
+    """Retrieve the exception so that asyncio does not log it: the channel's owner gets it, too."""
     if not future.cancelled():
         future.exception()

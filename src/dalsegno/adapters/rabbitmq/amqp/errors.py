@@ -21,7 +21,7 @@ class ConnectionLost(Unavailable):
 
 
 class ChannelClosed(Unavailable):
-    """The broker has closed a channel; the connection goes on."""
+    """The broker has closed a channel; the connection stays open."""
 
     def __init__(self, reply_code: int, reply_text: str) -> None:
         super().__init__(f"RabbitMQ closed a channel: {reply_code} {reply_text}")

@@ -21,7 +21,7 @@ WHERE execution = ? AND (owner IS NULL OR owner = ?);
 DELETE FROM publication WHERE execution = ? AND (owner IS NULL OR owner = ?);
 
 -- :name heads
--- What is told of executions besides their events; the context only once the history is complete.
+-- What completions contain besides the events; the context only once the history is complete.
 SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END
 FROM (
     SELECT execution.*, ended_at IS NOT NULL AND NOT EXISTS (
