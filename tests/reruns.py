@@ -37,7 +37,8 @@ PURE = (
     "tests/peers/",
     "tests/python/",
     "tests/simulation/",
-    "tests/test_",
+    "tests/test_collecting.py",
+    "tests/test_structure.py",
 )
 """Folders and files whose tests need no server, no second process that takes turns with them, and no clock."""
 

@@ -54,7 +54,7 @@ def run(
         env=inherited | own,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         check=False,
     )
 

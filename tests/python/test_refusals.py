@@ -139,7 +139,7 @@ def test_code_in_the_interactive_prompt_works_where_python_keeps_it_and_is_refus
         "try:\n    compile_workflow(made)\nexcept UnsupportedPython as error:\n    print('refused:', error)\n\n"
     )
     done = subprocess.run(
-        [sys.executable, "-i"], input=code, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-i"], input=code, capture_output=True, text=True, timeout=240, check=False
     )
     assert "not in the interactive prompt" in done.stdout or "<workflow 'made'" in done.stdout
 
@@ -158,7 +158,7 @@ def test_code_in_a_zip_file_works_or_is_refused_clearly(tmp_path):
         [sys.executable, str(archive)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         env={"PYTHONPATH": str(Path(__file__).parents[2] / "src")},
     )

@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+import dalsegno
 from dalsegno.core.settlement import barriers
 from dalsegno.testing.simulation import Case, describe, draw, judge, run_seed, shrink
 from dalsegno.testing.simulation.__main__ import main
 from dalsegno.testing.simulation.environment.faults import Fault
-from dalsegno.testing.simulation.environment.loop import OWNER, Exhausted, ProcessRun, virtual_loop
+from dalsegno.testing.simulation.environment.loop import (
+    OWNER,
+    STOPWATCHES,
+    Exhausted,
+    ProcessRun,
+    virtual_loop,
+)
 from dalsegno.testing.simulation.run_graph import observe
 from tests.simulation.graphs import diamond, graph, node, scenario
 
@@ -95,13 +104,28 @@ def test_the_same_seed_gives_the_same_run_under_any_hash_seed_and_on_a_machine_t
     assert "ExecutionStarted" in texts.pop()
 
 
+def test_what_reads_the_clock_of_the_machine_is_a_stopwatch_or_not_simulated() -> None:
+    """Processes for heavy steps and calls over HTTP have no place in the simulator."""
+    folder = Path(dalsegno.__file__).parent
+    reading = {
+        ".".join((dalsegno.__name__, *path.relative_to(folder).with_suffix("").parts))
+        for part in ("core", "engine", "nodes", "adapters/memory")
+        for path in (folder / part).rglob("*.py")
+        if re.search(
+            r"\b(monotonic|perf_counter|process_time|thread_time)\(", path.read_text(encoding="utf-8")
+        )
+    }
+    not_simulated = {"dalsegno.engine.subprocesses.heavy_steps", "dalsegno.nodes.http.exchange"}
+    assert reading == {module.__name__ for module, _ in STOPWATCHES} | not_simulated
+
+
 def test_a_failing_seed_is_shortened_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted bug: a split's window never moves on."""
     monkeypatch.setattr(barriers, "_reach_milestone", lambda work, row: None)
     case = Case(7, diamond(bystander=True), (Fault("crash", 100), Fault("drop", 3)), order=5)
     verdict = judge(case)
     assert any(finding.startswith("without faults: L6") for finding in verdict.findings)
-    smaller, finding = shrink(case, verdict, seconds=25)
+    smaller, finding = shrink(case, verdict, seconds=200)
     assert smaller.schedule == ()
     assert smaller.order is None
     names = {each["id"] for each in smaller.scenario.document["nodes"]}
