@@ -207,6 +207,10 @@ bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 bench-postgres: $(DEV) servers  ## the same on a private PostgreSQL: a table of all workloads, or ARGS="chain latency-1 --rounds 200"
 	@$(PYTHON) -m bench.postgres.run $(ARGS)
 
+.PHONY: bench-brokers
+bench-brokers: $(DEV) servers  ## the figures of Redis and RabbitMQ on private servers, beside PostgreSQL alone (ARGS="chain latency --repeat 1")
+	@$(PYTHON) -m bench.brokers.run $(ARGS)
+
 .PHONY: bench-peers
 bench-peers: $(DEV) servers  ## measure DBOS and Celery beside us (ARGS="--contenders dalsegno-sqlite,celery-redis")
 	@$(PYTHON) -m bench.peers.run $(ARGS)
