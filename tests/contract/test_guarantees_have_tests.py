@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from dalsegno.ports import archive, broker, clock, ledger, limits, records
 from dalsegno.testing.contract import ALL_GUARANTEES, TOPICS, WHOLE_STACK, Capabilities, Topic, bind
+from tests.rows import rows
 
 PORTS = (
     ledger.Ledger,
@@ -40,7 +39,7 @@ def names_of_tests(topic: type[Topic]) -> list[str]:
 ALL_TESTS = [name for topic in TOPICS for name in names_of_tests(topic)]
 
 
-@pytest.mark.parametrize(("number", "name"), guarantees().items())
+@rows(("number", "name"), guarantees().items())
 def test_guarantee_has_a_test_of_its_name(number: str, name: str) -> None:
     prefix = "_".join(["test", number.lower(), *name.split()])
     assert [test for test in ALL_TESTS if test.startswith(prefix)], f"no test is called {prefix}_…"
@@ -55,7 +54,7 @@ def test_no_test_speaks_of_a_guarantee_that_no_port_gives() -> None:
     assert numbers == set(guarantees())
 
 
-@pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.__name__)
+@rows("topic", TOPICS, ids=lambda topic: topic.__name__)
 def test_topic_declares_the_guarantees_its_tests_are_named_after(topic: type[Topic]) -> None:
     named = {
         found.group(1).upper()

@@ -21,6 +21,7 @@ from dalsegno.core.foreign_tasks import (
     room,
     unpacked_result,
 )
+from tests.rows import rows
 
 A, B, C = ("run.a", 1), ("run.b", 4), ("run.c", 2)
 
@@ -54,7 +55,7 @@ def test_queues_that_our_workers_serve_are_not_handed_out() -> None:
     assert queues_of_others({"images", "mails", "ours"}, {"ours", "default"}) == ["images", "mails"]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("leased", "copies", "expected"),
     [
         ({A: 5.0}, [Copy(A, "waiting")], Repairs()),

@@ -20,6 +20,7 @@ from dalsegno.core.json_fields import (
 )
 from dalsegno.core.values import MAX_DEPTH, encode_value
 from dalsegno.errors import DalSegnoError, LimitExceeded, NotJson
+from tests.rows import rows
 
 SHAPE = Shape(
     values={"input": "the input"},
@@ -91,7 +92,7 @@ def plain(value: Any) -> Any:
     return {name: plain(inner) for name, inner in value.items()} if isinstance(value, dict) else value
 
 
-@pytest.mark.parametrize("text", VALUES)
+@rows("text", VALUES)
 def test_a_kept_value_is_what_encoding_the_decoded_one_gives(text: str) -> None:
     body = f'{{"workflow": "w", "input": {text}, "context": {{"$a": {text}}}}}'.encode()
     wanted = encode_value(json.loads(text))

@@ -7,10 +7,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from scripts.generate_docs import PICTURES
 from tests.docs.pages import DOCS, ROOT, pages
+from tests.rows import rows
 
 SOURCE = ROOT / "src" / "dalsegno"
 PAGE = DOCS / "architecture.md"
@@ -98,6 +97,6 @@ def test_pictures_of_the_script_are_shown() -> None:
     assert set(PICTURES) <= shown
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+@rows("page", pages(), ids=lambda page: page.stem)
 def test_diagrams_are_drawn(page: Path) -> None:
     assert "```mermaid" not in page.read_text(encoding="utf-8")

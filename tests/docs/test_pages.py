@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 import yaml
 
@@ -32,6 +31,7 @@ from dalsegno.lang.stdlib import CONSTANTS, FUNCTIONS, arrays, callbacks, orches
 from scripts.generate_docs import PAGES, outdated
 from scripts.pages.errors import error_classes
 from tests.docs.pages import DOCS, ROOT, blocks, pages
+from tests.rows import rows
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"^( *)(`{3,}).*?^\1\2", re.MULTILINE | re.DOTALL)
@@ -50,7 +50,7 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
+@rows("page", pages(), ids=lambda page: str(page.relative_to(DOCS)))
 def test_links_of_the_page_lead_somewhere(page: Path) -> None:
     for match in LINK.finditer(prose(page)):
         target, _, anchor = match["target"].partition("#")
@@ -85,9 +85,7 @@ def test_every_code_of_nodes_is_explained() -> None:
     assert sorted(set(codes) - set(NODE_CODES)) == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in pages() if page.name not in PAGES], ids=lambda page: page.stem
-)
+@rows("page", [page for page in pages() if page.name not in PAGES], ids=lambda page: page.stem)
 def test_commands_of_the_page_exist(page: Path) -> None:
     known = {name for names in SECTIONS.values() for name in names}
     named = {match["command"] for match in COMMAND.finditer(page.read_text(encoding="utf-8"))}

@@ -13,6 +13,7 @@ import pytest
 import dalsegno
 from dalsegno.client.problems import BY_STATUS
 from dalsegno.errors import DalSegnoError
+from tests.rows import rows
 
 INSIDE = ("dalsegno.adapters.", "dalsegno.cli.", "dalsegno.server.", "dalsegno.testing.")
 """Who raises here does it for the engine, for people at a terminal, for clients by HTTP, or for tests."""
@@ -68,6 +69,6 @@ def test_what_a_server_s_answer_becomes_is_public() -> None:
     assert {each.__name__ for each in BY_STATUS.values()} <= set(dalsegno.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(set(dalsegno.__all__)))
+@rows("name", sorted(set(dalsegno.__all__)))
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(dalsegno, name) is not None

@@ -12,11 +12,12 @@ from tests.graph.bad_documents import DOCUMENTS, node
 from tests.graph.bad_expressions import EXPRESSIONS, saying
 from tests.graph.catalog import CATALOG
 from tests.graph.documents import document, findings_of
+from tests.rows import rows
 
 CASES = {**DOCUMENTS, **EXPRESSIONS}
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@rows("case", CASES.values(), ids=CASES.keys())
 def test_bad_document_is_refused_with_place_rule_and_advice(case: tuple[Any, str, str, str]) -> None:
     source, pointer, rule, words = case
     with pytest.raises(InvalidDefinition) as refused:

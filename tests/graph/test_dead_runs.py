@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dalsegno.graph.build import load_graph
 from tests.graph.catalog import CATALOG
 from tests.graph.documents import plan_of
+from tests.rows import rows
 
 SPLIT = {"s": "split", "g": "aggregator"}
 
@@ -67,7 +66,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@rows("case", CASES.values(), ids=CASES.keys())
 def test_dead_run(case: tuple[str, dict[str, str], str, str, str]) -> None:
     paths, types, edge, skipped, stops = case
     plan = plan_of(paths, **types)

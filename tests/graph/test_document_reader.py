@@ -8,6 +8,7 @@ import pytest
 
 from dalsegno.errors import InvalidDefinition
 from dalsegno.graph.documents.document import DocumentLimits, read_document
+from tests.rows import rows
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
@@ -52,7 +53,7 @@ CASES: dict[str, tuple[Any, str, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+@rows("case", CASES.values(), ids=CASES.keys())
 def test_unreadable_document_is_refused_with_its_place(case: tuple[Any, str, str, str]) -> None:
     source, pointer, rule, words = case
     with pytest.raises(InvalidDefinition) as refused:
@@ -113,7 +114,7 @@ YAML = {
 }
 
 
-@pytest.mark.parametrize("text", list(YAML))
+@rows("text", list(YAML))
 def test_yaml_follows_the_core_schema(text: str) -> None:
     assert read_document(text) == YAML[text]
     assert read_document(text.encode()) == YAML[text]

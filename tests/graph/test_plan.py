@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from dalsegno.graph.plan import Plan
 from tests.graph.documents import plan_of
+from tests.rows import rows
 
 RACE = {"type": "merge", "parameters": {"wait_mode": "wait_for_any", "losers": "cancel"}}
 
@@ -63,7 +62,7 @@ FLAGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", FLAGS.values(), ids=FLAGS.keys())
+@rows("case", FLAGS.values(), ids=FLAGS.keys())
 def test_flags(case: tuple[str, dict[str, str], str, str, str, str]) -> None:
     paths, types, multiple, gate, forks, solitary = case
     plan = plan_of(paths, **types)

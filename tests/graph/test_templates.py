@@ -9,6 +9,7 @@ import pytest
 
 from dalsegno.graph.templates import TemplateErrors, TemplateReference, compile_template
 from dalsegno.lang import ExpressionFailed, Limits, RootNames
+from tests.rows import rows
 
 NAMES = RootNames.of([("u", "User X"), ("http-1", None), ("evil", None), ("late", None)])
 DATA: dict[str, Any] = {
@@ -109,17 +110,17 @@ UNTOUCHED = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), NATIVE)
+@rows(("source", "expected"), NATIVE)
 def test_a_single_expression_yields_the_native_value(source: str, expected: Any) -> None:
     assert render(source) == expected
 
 
-@pytest.mark.parametrize(("source", "expected"), TEXT)
+@rows(("source", "expected"), TEXT)
 def test_values_are_interpolated_into_text(source: str, expected: str) -> None:
     assert render(source) == expected
 
 
-@pytest.mark.parametrize("source", UNTOUCHED)
+@rows("source", UNTOUCHED)
 def test_other_text_stays_what_it_is(source: str) -> None:
     template = compile_template(source, NAMES, "")
     assert template.constant

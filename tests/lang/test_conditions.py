@@ -8,6 +8,7 @@ import pytest
 
 from dalsegno.lang import ExpressionError, ExpressionFailed, compare, compile_condition
 from tests.lang.evaluation import DATA, NAMES, NOW, run
+from tests.rows import rows
 
 CONDITIONS = [
     ("$fetch.age > 40", True),
@@ -39,7 +40,7 @@ CONDITIONS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), CONDITIONS)
+@rows(("source", "expected"), CONDITIONS)
 def test_condition(source: str, expected: Any) -> None:
     assert run(source, condition=True) == expected
 
@@ -81,7 +82,7 @@ LISTS: list[tuple[list[dict[str, Any]], str, bool]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "operator", "expected"), LISTS)
+@rows(("spec", "operator", "expected"), LISTS)
 def test_list_form(spec: Any, operator: str, expected: bool) -> None:
     assert decide(spec, operator) is expected
 

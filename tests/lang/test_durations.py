@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dalsegno.lang.durations import BadDuration, duration_text, parse_duration
+from tests.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("written", "seconds"),
     [
         (3, 3.0),
@@ -31,7 +32,7 @@ def test_durations(written: Any, seconds: float) -> None:
     assert parse_duration(written) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize(
+@rows(
     "written",
     [
         None,

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from dalsegno.lang.flow.syntax.keywords import KEYWORDS
 from dalsegno.lang.stdlib.orchestration_names import ORCHESTRATION_NAMESPACES, RUN_VALUES
 from dalsegno.lang.stdlib.registry import NAMESPACES
+from tests.rows import rows
 
 EDITORS = Path(__file__).parents[2] / "editors"
 EXTERNAL = {"source.yaml"}
@@ -57,7 +56,7 @@ def test_every_include_leads_somewhere() -> None:
     assert set(GRAMMAR["repository"]) <= used
 
 
-@pytest.mark.parametrize("pattern", patterns("match", "begin", "end"))
+@rows("pattern", patterns("match", "begin", "end"))
 def test_every_pattern_compiles_and_never_matches_nothing(pattern: str) -> None:
     assert re.compile(pattern, re.MULTILINE).search("") is None
 

@@ -8,6 +8,7 @@ import pytest
 
 from dalsegno.lang import ExpressionError, ExpressionFailed
 from tests.lang.evaluation import run
+from tests.rows import rows
 
 LISTS = [
     ("[1, 2].concat([3], 4)", [1, 2, 3, 4]),
@@ -188,7 +189,7 @@ FUNCTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("source", "expected"),
     [*LISTS, *STRINGS, *NUMBERS, *OBJECTS, *OTHERS, *FUNCTIONS],
     ids=lambda value: str(value)[:60],
@@ -232,7 +233,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "code"), ERRORS)
+@rows(("source", "code"), ERRORS)
 def test_misuse_has_its_code(source: str, code: str) -> None:
     with pytest.raises(ExpressionFailed) as caught:
         run(source)
@@ -248,7 +249,7 @@ SYNTAX = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "column"), SYNTAX)
+@rows(("source", "column"), SYNTAX)
 def test_a_syntax_error_has_its_place(source: str, column: int) -> None:
     with pytest.raises(ExpressionError) as caught:
         run(source)

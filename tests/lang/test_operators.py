@@ -9,6 +9,7 @@ import pytest
 
 from dalsegno.lang import ExpressionError, ExpressionFailed
 from tests.lang.evaluation import run
+from tests.rows import rows
 
 PRECEDENCE = [
     ("1 + 2 * 3", 7),
@@ -146,7 +147,7 @@ LOGIC = [
 ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("source", "expected"),
     [*PRECEDENCE, *ARITHMETIC, *TEXT, *EQUALITY, *ORDER, *MEMBERSHIP, *LOGIC],
 )
@@ -178,7 +179,7 @@ TYPE_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("source", TYPE_ERRORS)
+@rows("source", TYPE_ERRORS)
 def test_wrong_kinds_are_type_errors(source: str) -> None:
     with pytest.raises(ExpressionFailed) as caught:
         run(source)

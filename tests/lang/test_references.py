@@ -11,6 +11,7 @@ from dalsegno.lang.expressions.compiler import Compiler
 from dalsegno.lang.expressions.expression import MachineExpression, PathExpression
 from dalsegno.lang.expressions.syntax.parser import parse_expression
 from tests.lang.evaluation import DATA, NAMES, NOW, run
+from tests.rows import rows
 
 SPELLINGS = [
     ("$fetch.status", 200),
@@ -64,7 +65,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize(("source", "expected"), SPELLINGS)
+@rows(("source", "expected"), SPELLINGS)
 def test_spelling(source: str, expected: Any) -> None:
     assert run(source) == expected
 
@@ -88,7 +89,7 @@ TOLERATED = [
 ]
 
 
-@pytest.mark.parametrize("source", TOLERATED)
+@rows("source", TOLERATED)
 def test_a_missing_path_is_null_where_it_is_tolerated(source: str) -> None:
     assert run(source) is None
 
@@ -128,7 +129,7 @@ MISSING = [
 ]
 
 
-@pytest.mark.parametrize(("source", "code", "mentions"), MISSING)
+@rows(("source", "code", "mentions"), MISSING)
 def test_a_missing_path_is_an_error_elsewhere(source: str, code: str, mentions: str) -> None:
     with pytest.raises(ExpressionFailed) as caught:
         run(source)
@@ -187,7 +188,7 @@ def test_a_node_may_be_named_like_a_library_function() -> None:
     assert compile_expression("math.max", names=names).roots == {"math"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("source", "mentions"),
     [("$fetcj.x", "did you mean '$fetch'"), ("fetcj", "did you mean 'fetch'"), ("$node['Fetch usr']", "Fetch user"),
      ("$node.fetcj.x", "did you mean 'fetch'"), ("$node.trigger.x", "no node 'trigger'"),

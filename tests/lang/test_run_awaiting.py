@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from dalsegno.lang import AwaitSignal, Cancel, StartTask, StartTimer, StartWorkflow
 from dalsegno.model.ids import child_execution_id
 from tests.lang.driver import START, Failed, Later, Signal, error_of, play, result_of
+from tests.rows import rows
 
 TASKS: dict[str, Any] = {
     "double": lambda n: n * 2,
@@ -180,7 +179,7 @@ PROGRAMS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), PROGRAMS)
+@rows(("source", "expected"), PROGRAMS)
 def test_program_returns(source: str, expected: Any) -> None:
     assert result_of(source, tasks=TASKS) == expected
 
@@ -247,7 +246,7 @@ FAILURES: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "code", "words"), FAILURES)
+@rows(("source", "code", "words"), FAILURES)
 def test_program_fails(source: str, code: str, words: str) -> None:
     error = error_of(source)
     assert (error.code, words in error.message) == (code, True), error

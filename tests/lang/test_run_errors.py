@@ -8,6 +8,7 @@ import pytest
 
 from dalsegno.lang import ErrorValue
 from tests.lang.driver import Failed, error_of, play, result_of
+from tests.rows import rows
 
 PROGRAMS: list[tuple[str, Any]] = [
     # any value can be thrown and is caught as it is
@@ -96,7 +97,7 @@ PROGRAMS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), PROGRAMS)
+@rows(("source", "expected"), PROGRAMS)
 def test_program_returns(source: str, expected: Any) -> None:
     assert result_of(source) == expected
 
@@ -119,7 +120,7 @@ UNCAUGHT: list[tuple[str, ErrorValue]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), UNCAUGHT)
+@rows(("source", "expected"), UNCAUGHT)
 def test_uncaught_value_becomes_the_error(source: str, expected: ErrorValue) -> None:
     error = error_of(source)
     assert error.stack == ("main (test:1)",)

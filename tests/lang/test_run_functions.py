@@ -8,6 +8,7 @@ import pytest
 
 from dalsegno.lang import Machine, compile
 from tests.lang.driver import error_of, play, result_of
+from tests.rows import rows
 
 PROGRAMS: list[tuple[str, Any]] = [
     # hoisting
@@ -109,7 +110,7 @@ PROGRAMS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), PROGRAMS)
+@rows(("source", "expected"), PROGRAMS)
 def test_program_returns(source: str, expected: Any) -> None:
     assert result_of(source) == expected
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from dalsegno.lang import Machine, compile
 from tests.lang.driver import START, error_of, play, result_of
+from tests.rows import rows
 
 CALLS: list[tuple[str, Any]] = [
     # lists
@@ -72,7 +71,7 @@ CALLS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), CALLS)
+@rows(("source", "expected"), CALLS)
 def test_expression(source: str, expected: Any) -> None:
     assert result_of(f"return {source}") == expected
     assert result_of(f"let result = {source}; await Timer.delay(1); return result") == expected
@@ -96,7 +95,7 @@ FAILURES: list[tuple[str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("source", "code", "words"), FAILURES)
+@rows(("source", "code", "words"), FAILURES)
 def test_failing_expression(source: str, code: str, words: str) -> None:
     error = error_of(f"return {source}", {})
     assert (error.code, words in error.message) == (code, True), error

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from tests.lang.driver import error_of, play, result_of
+from tests.rows import rows
 
 PROGRAMS: list[tuple[str, Any]] = [
     # the end
@@ -101,7 +100,7 @@ PROGRAMS: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), PROGRAMS)
+@rows(("source", "expected"), PROGRAMS)
 def test_program_returns(source: str, expected: Any) -> None:
     assert result_of(source) == expected
 
@@ -145,7 +144,7 @@ FAILURES: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "code", "words"), FAILURES)
+@rows(("source", "code", "words"), FAILURES)
 def test_program_fails(source: str, code: str, words: str) -> None:
     error = error_of(source)
     assert (error.code, words in error.message) == (code, True), error

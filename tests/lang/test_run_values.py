@@ -11,6 +11,7 @@ from dalsegno.lang import Machine, compile
 from dalsegno.lang.flow.runtime import instructions
 from dalsegno.lang.values.kinds import Cell
 from tests.lang.driver import error_of, play, result_of
+from tests.rows import rows
 
 PROGRAMS: list[tuple[str, Any]] = [
     # copies
@@ -101,7 +102,7 @@ PROGRAMS: list[tuple[str, Any]] = [
 INPUTS = {"list": [0], "big": 2**60 + 1, "tricky": {"$": [0]}}
 
 
-@pytest.mark.parametrize(("source", "expected"), PROGRAMS)
+@rows(("source", "expected"), PROGRAMS)
 def test_program_returns(source: str, expected: Any) -> None:
     assert result_of(source, INPUTS) == expected
 

@@ -20,6 +20,7 @@ from dalsegno.lang import (
 )
 from dalsegno.lang.flow.snapshot.write import MOST_TRACEBACKS
 from tests.lang.driver import CONTEXT, START, Route, Stored, StoredApart, World, drive
+from tests.rows import rows
 
 WAIT = "await Task.run('t', 1)"
 
@@ -42,7 +43,7 @@ def resumed(source: str, inputs: Any = None, outcome: Any = None) -> Any:
     return loaded.result
 
 
-@pytest.mark.parametrize(
+@rows(
     ("source", "expected"),
     [
         # cells are shared by closures

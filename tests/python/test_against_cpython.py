@@ -7,13 +7,14 @@ import pytest
 
 from tests.python import cleaning_up, expressions, failures, functions, loops, statements, tasks
 from tests.python.driving import MODES, drive, natively, outcome
+from tests.rows import rows
 
 KINDS = (expressions, statements, loops, functions, failures, cleaning_up)
 CASES = [case for kind in KINDS for case in kind.CASES]
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("function", CASES, ids=lambda function: function.__name__)
+@rows("function", CASES, ids=lambda function: function.__name__)
 @pytest.mark.parametrize("argument", [3])
 def test_workflow_does_what_cpython_does(function, argument, mode):
     tasks.calls.clear()

@@ -16,6 +16,7 @@ from dalsegno.lang.runtime.effects import Ok
 from tests.python import instances
 from tests.python.driving import MODES, drive
 from tests.python.test_snapshot_names import FORBIDDEN, edited, row_of, suspended
+from tests.rows import rows
 
 HOME = instances.__name__
 
@@ -189,7 +190,7 @@ def test_load_must_give_an_instance(monkeypatch):
         PythonMachine.loads(program, data)
 
 
-@pytest.mark.parametrize("name", [*FORBIDDEN, f"{HOME}.Plain", "random.SystemRandom", "threading.Lock"])
+@rows("name", [*FORBIDDEN, f"{HOME}.Plain", "random.SystemRandom", "threading.Lock"])
 @pytest.mark.usefixtures("registered")
 def test_only_registered_types_are_loaded(name):
     program, document = suspended(instances.keeps_handle, "h")

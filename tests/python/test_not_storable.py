@@ -10,11 +10,10 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from dalsegno.lang.python import PythonMachine, compile_workflow
 from tests.python.driving import drive
 from tests.python.tasks import echo
+from tests.rows import rows
 
 # ruff: noqa: PLW0108, PLW2101 - variables and values that only have to be alive
 
@@ -221,9 +220,7 @@ COMPLAINTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("function", "said", "cure"), COMPLAINTS, ids=[each[0].__name__ for each in COMPLAINTS]
-)
+@rows(("function", "said", "cure"), COMPLAINTS, ids=[each[0].__name__ for each in COMPLAINTS])
 def test_complaint_names_what_is_in_the_way(function, said, cure):
     machine = drive(function, 1, "hot")
     assert machine.status == "failed"

@@ -14,6 +14,7 @@ from dalsegno.lang.runtime.effects import Ok
 from tests.python import cleaning_up, failures, functions, loops, statements
 from tests.python.driving import Driver, outcome
 from tests.python.tasks import double, echo
+from tests.rows import rows
 
 # ruff: noqa: F841 - variables to be looked at
 
@@ -46,9 +47,7 @@ def test_a_stored_program_runs_as_the_compiled_one_did():
 STORED = (statements, loops, functions, failures, cleaning_up)
 
 
-@pytest.mark.parametrize(
-    "function", [case for kind in STORED for case in kind.CASES], ids=lambda function: function.__name__
-)
+@rows("function", [case for kind in STORED for case in kind.CASES], ids=lambda function: function.__name__)
 def test_every_program_survives_storing(function):
     program = compile_workflow(function)
     loaded = PythonProgram.load(program.dump(), lambda *_: function)

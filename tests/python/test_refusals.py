@@ -14,11 +14,10 @@ import pytest
 from dalsegno.lang.python import DurableTask, DurableWorkflow, UnsupportedPython, compile_workflow
 from tests.python.refused import REFUSED
 from tests.python.tasks import echo
+from tests.rows import rows
 
 
-@pytest.mark.parametrize(
-    ("function", "problems"), REFUSED, ids=[function.__name__ for function, _ in REFUSED]
-)
+@rows(("function", "problems"), REFUSED, ids=[function.__name__ for function, _ in REFUSED])
 def test_refusal_lists_every_problem_with_its_place(function, problems):
     with pytest.raises(UnsupportedPython) as caught:
         compile_workflow(function)

@@ -20,6 +20,7 @@ from dalsegno.lang.runtime.limits import Limits
 from tests.effort import examples
 from tests.python import snapshot_workflows
 from tests.python.driving import drive
+from tests.rows import rows
 
 HOME = snapshot_workflows.__name__
 FORBIDDEN = [
@@ -179,7 +180,7 @@ def test_objects_are_built_of_nothing_but_their_own_kind(row):
         PythonMachine.loads(program, data)
 
 
-@pytest.mark.parametrize(
+@rows(
     "name",
     [*FORBIDDEN, *UNREACHED, "contextlib.contextmanager", "functools.singledispatch", f"{HOME}.harmless"],
 )

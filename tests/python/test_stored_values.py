@@ -11,8 +11,6 @@ import operator
 import os.path
 from typing import Any
 
-import pytest
-
 from dalsegno.lang.python import DurableWorkflow, PythonMachine, compile_workflow
 from dalsegno.lang.runtime.effects import Ok
 from tests.python import tasks, values
@@ -20,6 +18,7 @@ from tests.python.driving import Driver, drive
 from tests.python.tasks import double, echo
 from tests.python.values import VALUES as OF_OTHERS
 from tests.python.values import Key, Line, Model, Outer, Point, Slim, with_a_lock
+from tests.rows import rows
 
 # ruff: noqa: PLR1711, RET501 - values of every kind
 
@@ -90,7 +89,7 @@ def same(left: Any, right: Any) -> bool:
     return left == right
 
 
-@pytest.mark.parametrize("name", VALUES)
+@rows("name", VALUES)
 def test_value_comes_back_as_it_was(name):
     _remembered.clear()
     machine = drive(keeps, name, "stored")

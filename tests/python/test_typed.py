@@ -24,6 +24,7 @@ from dalsegno.errors import InvalidInput, NotJson
 from dalsegno.lang.python import DurableTask, DurableWorkflow, arguments_for, from_plain, to_plain
 from tests.python.driving import MODES, drive
 from tests.python.tasks import echo
+from tests.rows import rows
 
 
 class Colour(enum.Enum):
@@ -135,9 +136,7 @@ ROUND_TRIPS: list[tuple[Any, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "annotation", "plain"), ROUND_TRIPS, ids=[str(each[1]) for each in ROUND_TRIPS]
-)
+@rows(("value", "annotation", "plain"), ROUND_TRIPS, ids=[str(each[1]) for each in ROUND_TRIPS])
 def test_values_go_out_as_json_and_come_back_by_annotation(value, annotation, plain):
     assert to_plain(value, "value") == plain
     back = from_plain(plain, annotation)
@@ -166,7 +165,7 @@ SETS = [abc.KeysView, abc.MutableSet, abc.Set, typing.AbstractSet, typing.Mutabl
 ENTRIES = [abc.Mapping, abc.MutableMapping, typing.Mapping, typing.MutableMapping]
 
 
-@pytest.mark.parametrize("kind", ITEMS, ids=str)
+@rows("kind", ITEMS, ids=str)
 def test_an_abstract_collection_is_a_list_whose_items_are_converted(kind):
     assert from_plain(["2024-01-02"], kind[dt.date]) == [dt.date(2024, 1, 2)]
     assert from_plain([[1]], kind[kind[int]]) == [[1]]

@@ -21,6 +21,7 @@ from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.model.failure import Failure
 from dalsegno.ports.node import AwaitSignal, FanOut, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.secrets import Credential
+from tests.rows import rows
 
 SECRET = 'p@ss/w0rd+"\\&= <é>世🎼%'
 
@@ -84,7 +85,7 @@ def test_every_shape_of_a_value_is_found(way: str, secret: str) -> None:
     assert secret not in found
 
 
-@pytest.mark.parametrize("way", WAYS)
+@rows("way", WAYS)
 def test_every_shape_of_an_odd_value_is_found(way: str) -> None:
     found = redactor(SECRET).text(f"<<{WAYS[way](SECRET)}>>")
     assert "[secret crm]" in found, found

@@ -23,6 +23,7 @@ from dalsegno.ports.records import Record
 from dalsegno.ports.secrets import Credential, host_fits
 from dalsegno.ports.stack import Stack
 from dalsegno.wiring import open_stack
+from tests.rows import rows
 from tests.secrets.conftest import bearer, vault_with
 
 KEY = new_key()
@@ -306,7 +307,7 @@ class _Changed:
 # --- hosts -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "scheme", "host", "port", "fits"),
     [
         ("api.example.com", "https", "API.example.com.", 443, True),

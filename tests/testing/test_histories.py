@@ -22,6 +22,7 @@ from dalsegno.testing.histories import (
     order_problems,
     problems,
 )
+from tests.rows import rows
 
 RUN, CHILD = "run", "child"
 KINDS: frozenset[str] = frozenset(get_args(EventKind))
@@ -362,7 +363,7 @@ def test_right_history_is_exact(name: str) -> None:
     assert order_problems(RIGHT[name]) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("history", "spoil", "said"),
     [each[1:] for each in SPOILT],
     ids=[f"{number}-{each[0]}" for number, each in enumerate(SPOILT)],
@@ -385,7 +386,7 @@ def test_every_kind_that_is_recorded_stands_in_a_right_history() -> None:
     assert seen == KINDS - {"LogWritten"}
 
 
-@pytest.mark.parametrize("kind", sorted(KINDS - {"LogWritten"}))
+@rows("kind", sorted(KINDS - {"LogWritten"}))
 def test_an_event_that_is_recorded_twice_is_noticed_whatever_its_kind(kind: EventKind) -> None:
     history = next(each for each in RIGHT.values() if any(event.kind == kind for event in each.events))
     assert problems(twice(kind)(history))

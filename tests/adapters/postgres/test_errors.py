@@ -20,6 +20,7 @@ from dalsegno.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from tests.rows import rows
 
 ABOUT_VALUES = ("21", "22", "23", "54")
 KNOWN = [
@@ -71,7 +72,7 @@ def said(state: str) -> asyncpg.PostgresError:
     return asyncpg.PostgresError.new({"C": state, "M": "as the server says it", "S": "ERROR"})
 
 
-@pytest.mark.parametrize("state", MEANINGS)
+@rows("state", MEANINGS)
 def test_code_means_what_whoever_must_act_needs(state: str) -> None:
     error = said(state)
     assert error.sqlstate == state
@@ -82,7 +83,7 @@ def test_code_means_what_whoever_must_act_needs(state: str) -> None:
     assert "as the server says it" in str(told)
 
 
-@pytest.mark.parametrize("kind", KNOWN, ids=lambda kind: f"{kind.sqlstate}-{kind.__name__}")
+@rows("kind", KNOWN, ids=lambda kind: f"{kind.sqlstate}-{kind.__name__}")
 def test_only_what_is_said_about_a_value_is_the_fault_of_a_step(kind: type[asyncpg.PostgresError]) -> None:
     told = explain(kind("x"))
 

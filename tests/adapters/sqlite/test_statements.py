@@ -10,6 +10,7 @@ import pytest
 from dalsegno.adapters.sqlite.commit.changes import SIZES, BulkStatement
 from dalsegno.adapters.sqlite.migration import migrations, split_statements
 from dalsegno.adapters.sqlite.statements import SQL
+from tests.rows import rows
 
 SCANS_ON_PURPOSE = {
     "worker.list",  # as many rows as there are workers
@@ -43,12 +44,12 @@ def parameters(statement: str) -> dict[str, None] | list[None]:
     return dict.fromkeys(names) if names else [None] * (max(numbers) if numbers else statement.count("?"))
 
 
-@pytest.mark.parametrize("name", sorted(SQL.keys() - {"raw.table"}))
+@rows("name", sorted(SQL.keys() - {"raw.table"}))
 def test_statement_fits_the_schema(schema: sqlite3.Connection, name: str) -> None:
     schema.execute(f"EXPLAIN {SQL[name]}", parameters(SQL[name]))
 
 
-@pytest.mark.parametrize("name", sorted(SQL.keys() - SCANS_ON_PURPOSE - {"raw.table", "raw.insert"}))
+@rows("name", sorted(SQL.keys() - SCANS_ON_PURPOSE - {"raw.table", "raw.insert"}))
 def test_statement_scans_no_table(schema: sqlite3.Connection, name: str) -> None:
     plan = [row[3] for row in schema.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", parameters(SQL[name]))]
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dalsegno.core.schedules.cron import WORDS, read_cron, read_zone, roughly_before, upcoming
 from dalsegno.errors import InvalidInput
 from tests.effort import examples
+from tests.rows import rows
 
 
 def local(line: str, zone: str, after: str, count: int) -> list[str]:
@@ -45,7 +46,7 @@ TIMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "zone", "after", "expected"), TIMES.values(), ids=TIMES)
+@rows(("line", "zone", "after", "expected"), TIMES.values(), ids=TIMES)
 def test_line_comes_round(line: str, zone: str, after: str, expected: list[str]) -> None:
     assert [time.removesuffix("+00:00") for time in local(line, zone, after, len(expected))] == expected
 
@@ -131,7 +132,7 @@ BAD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "message"), BAD.values(), ids=BAD)
+@rows(("line", "message"), BAD.values(), ids=BAD)
 def test_bad_line_is_refused_with_its_field(line: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         read_cron(line)

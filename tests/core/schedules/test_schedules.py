@@ -21,6 +21,7 @@ from dalsegno.core.schedules.spec import (
     times_after,
 )
 from dalsegno.errors import InvalidInput
+from tests.rows import rows
 
 NOW = 1_700_006_400.0
 """15 November 2023, 00:00 UTC."""
@@ -234,7 +235,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("timing", "fields", "message"), REFUSED.values(), ids=REFUSED)
+@rows(("timing", "fields", "message"), REFUSED.values(), ids=REFUSED)
 def test_bad_schedule_is_refused(timing: str, fields: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         spec(timing, **fields)

@@ -22,6 +22,7 @@ from dalsegno.model.effect import (
 )
 from dalsegno.model.execution import NewExecution
 from dalsegno.nodes.registry import builtin_registry
+from tests.rows import rows
 from tests.wire.documents import JOIN, LINEAR, MERGE, SPLIT, WAIT, edit, graph
 from tests.wire.master import message
 
@@ -55,7 +56,7 @@ CASES: dict[str, tuple[dict[str, Any], str, dict[str, Any], tuple[str, str, str 
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@rows("name", CASES)
 def test_arrival(name: str) -> None:
     definition, node, fields, expected = CASES[name]
     parsed = read_message(json.dumps(message("e1", node, definition, **fields)).encode())

@@ -24,6 +24,7 @@ from dalsegno.lang.runtime.limits import Heavy, Meter
 from dalsegno.lang.values import regex
 from tests.effort import examples
 from tests.nodes.fakes import REGISTRY
+from tests.rows import rows
 
 
 def reaching(target: str) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def test_a_schema_reads_no_file(tmp_path: Path) -> None:
     assert all("the secret" not in finding.message for finding in check_input(reaching(file.as_uri()), 1))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("schema", "pointer"),
     [
         (reaching("http://example.com/"), "/x-hidden/a/allOf/0/$id"),

@@ -7,6 +7,7 @@ import pytest
 from dalsegno.errors import UsageError
 from dalsegno.lang import FlowSyntaxError
 from dalsegno.lang.flow.syntax.parser import parse_program
+from tests.rows import rows
 
 # source, a part of the message, line, column
 ERRORS = [
@@ -122,7 +123,7 @@ ERRORS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "message", "line", "column"), ERRORS, ids=lambda value: str(value)[:24])
+@rows(("source", "message", "line", "column"), ERRORS, ids=lambda value: str(value)[:24])
 def test_message_and_place(source: str, message: str, line: int, column: int) -> None:
     with pytest.raises(FlowSyntaxError) as caught:
         parse_program(source)

@@ -10,6 +10,7 @@ from dalsegno.lang import FlowSyntaxError, validate
 from dalsegno.lang.expressions.syntax.tree import Program
 from dalsegno.lang.flow.syntax.parser import parse_program
 from tests.lang.printing import statement, target
+from tests.rows import rows
 
 FORMS = [
     ("return 1", "statements", "", "", "return 1;"),
@@ -33,7 +34,7 @@ FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "form", "parameters", "functions", "body"), FORMS)
+@rows(("source", "form", "parameters", "functions", "body"), FORMS)
 def test_forms(source: str, form: str, parameters: str, functions: str, body: str) -> None:
     program, _ = parse_program(source)
     assert program.form == form
@@ -127,7 +128,7 @@ BAD_FRONT_MATTER = [
 ]
 
 
-@pytest.mark.parametrize(("source", "message", "line"), BAD_FRONT_MATTER, ids=lambda value: str(value)[:20])
+@rows(("source", "message", "line"), BAD_FRONT_MATTER, ids=lambda value: str(value)[:20])
 def test_bad_front_matter_is_a_syntax_error_with_its_line(source: str, message: str, line: int) -> None:
     with pytest.raises(FlowSyntaxError, match=message) as caught:
         parse_program(source)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dalsegno.lang import FlowSyntaxError, compile, validate
 from dalsegno.lang.flow.syntax.error_recovery import MOST_PROBLEMS
 from tests.effort import examples
+from tests.rows import rows
 
 
 def found(source: str) -> list[str]:
@@ -58,7 +59,7 @@ NO_CONSEQUENCES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), [*SEVERAL, *HEADS, *NO_CONSEQUENCES])
+@rows(("source", "expected"), [*SEVERAL, *HEADS, *NO_CONSEQUENCES])
 def test_findings_despite_syntax_errors(source: str, expected: list[str]) -> None:
     assert found(source) == expected
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from dalsegno.lang.flow.syntax.parser import parse_program
 from tests.lang.printing import printed
+from tests.rows import rows
 
 STATEMENTS = [
     ("let a", "let a;"),
@@ -189,17 +188,17 @@ TEMPLATES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "meaning"), [*STATEMENTS, *NEWLINES, *BRACES])
+@rows(("source", "meaning"), [*STATEMENTS, *NEWLINES, *BRACES])
 def test_statements(source: str, meaning: str) -> None:
     assert printed(source) == meaning
 
 
-@pytest.mark.parametrize(("source", "meaning"), [*EXPRESSIONS, *TEMPLATES])
+@rows(("source", "meaning"), [*EXPRESSIONS, *TEMPLATES])
 def test_expressions(source: str, meaning: str) -> None:
     assert printed(f"x = {source}") == f"x = {meaning};"
 
 
-@pytest.mark.parametrize(("source", "value"), LITERALS)
+@rows(("source", "value"), LITERALS)
 def test_literals(source: str, value: Any) -> None:
     program, _ = parse_program(f"return {source}")
     (statement,) = program.body.body
@@ -208,7 +207,7 @@ def test_literals(source: str, value: Any) -> None:
     assert type(found) is type(value)
 
 
-@pytest.mark.parametrize("source", [pair[0] for pair in [*STATEMENTS, *NEWLINES, *BRACES]])
+@rows("source", [pair[0] for pair in [*STATEMENTS, *NEWLINES, *BRACES]])
 def test_what_is_printed_reads_the_same(source: str) -> None:
     once = printed(source)
     assert printed(once) == once

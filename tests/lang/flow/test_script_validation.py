@@ -9,6 +9,7 @@ import pytest
 
 from dalsegno.lang import Finding, validate
 from dalsegno.lang.flow.syntax.syntax_errors import ERRORS, MAX_FINDINGS, WARNINGS
+from tests.rows import rows
 
 
 def found(source: str, tasks: list[str] | None = None) -> list[str]:
@@ -167,12 +168,12 @@ WARNINGS_FOUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("source", CLEAN)
+@rows("source", CLEAN)
 def test_nothing_is_found_in_a_clean_program(source: str) -> None:
     assert validate(source) == []
 
 
-@pytest.mark.parametrize(("source", "expected"), [*ERRORS_FOUND, *WARNINGS_FOUND])
+@rows(("source", "expected"), [*ERRORS_FOUND, *WARNINGS_FOUND])
 def test_findings(source: str, expected: list[str]) -> None:
     assert found(source) == expected
 

@@ -11,6 +11,7 @@ from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import part_hash
 from dalsegno.ports.node import AwaitSignal, NodeError, SleepUntil, StartChild, Unacceptable
 from tests.nodes.fakes import REGISTRY, problems_of, run_node
+from tests.rows import rows
 
 FORM = {
     "type": "object",
@@ -124,7 +125,7 @@ def test_a_comment_needs_no_form(decision: str) -> None:
     assert check_decision(FORM, given) == {**given, "by": None}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("payload", "message"),
     [
         (None, "this is not a decision"),

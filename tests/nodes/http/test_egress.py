@@ -15,9 +15,10 @@ from dalsegno.nodes.http.egress import (
     literal_address,
     policy_from_environment,
 )
+from tests.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     "address",
     [
         "127.0.0.1", "127.9.9.9", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
@@ -52,7 +53,7 @@ def test_what_is_public_is_permitted(address: str) -> None:
     assert EgressPolicy.blocking().permits("host", ip_address(address))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("host", "address"),
     [
         ("127.0.0.1", "127.0.0.1"),
