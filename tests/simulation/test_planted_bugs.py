@@ -17,8 +17,8 @@ from tests.simulation import test_script_seeds, test_seeds
 pytestmark = [pytest.mark.soak, pytest.mark.own_interpreter]
 
 RULES = "dalsegno.core.settlement"
-barriers, effects, finish, machines, settle = (
-    import_module(f"{RULES}.{name}") for name in ("barriers", "effects", "finish", "machines", "settle")
+barriers, finish, machines, settle = (
+    import_module(f"{RULES}.{name}") for name in ("barriers", "finish", "machines", "settle")
 )
 IN_BUILD: dict[KindName, int] = {
     "graphs": test_seeds.IN_BUILD * test_seeds.CHUNK,
@@ -66,9 +66,9 @@ BUGS: dict[str, tuple[KindName, Callable[..., Any], Callable[..., Any]]] = {
     "a late commit passes": ("graphs", settle._may_settle, a_late_commit_passes),
     "a merge opens one early": ("graphs", barriers._judge, a_merge_opens_one_early),
     "a split opens no further items": ("graphs", barriers._reach_milestone, nothing),
-    "a gate never closes its edges": ("graphs", effects._close_gate, nothing),
-    "the last branch does not end the execution": ("graphs", effects._end_if_last, nothing),
-    "an ended scope stays open": ("graphs", effects._end_scope, nothing),
+    "a gate never closes its edges": ("graphs", settle._close_gate, nothing),
+    "the last branch does not end the execution": ("graphs", settle._end_if_last, nothing),
+    "an ended scope stays open": ("graphs", settle._end_scope, nothing),
     "a script's completion wakes nothing": ("scripts", machines.judge, nothing),
     "what comes while a script runs is not counted": ("scripts", machines._count_unread, nothing),
     "a script that has moved on is saved": ("scripts", machines.is_outdated, never),
