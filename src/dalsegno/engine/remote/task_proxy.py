@@ -148,6 +148,9 @@ class _ProxyTasks(Tasks):
         self._answer = answer
         self._timeout = timeout
 
+    def runs(self, name: str) -> bool:
+        return True
+
     async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
         task = self._known.find(name) if self._known is not None else None
         use_retry = getattr(ctx, "use_retry", None)

@@ -59,7 +59,7 @@ class TaskRunner:
         ctx = RunContext.of_task(
             lease,
             body.promise,
-            await self.input_of(lease, body) if self.needs_input else None,
+            await self.input_of(lease, body) if self.needs_input and self._runs_here(lease.node) else None,
             options.key,
             self.services,
             self.log,
@@ -90,6 +90,13 @@ class TaskRunner:
                 late = replace(error.failure, code="TimeoutError")
                 return self._failed(ctx, options, late, TimeoutError())
             return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
+
+    def _runs_here(self, name: str) -> bool:
+        """Return False for a task or node that this process leaves to others, or fails: its input is not needed."""
+        if name.startswith(NODE_PREFIX):
+            return self.types.find(name[len(NODE_PREFIX) :]) is not None
+        tasks = self.services.get("tasks")
+        return isinstance(tasks, Tasks) and tasks.runs(name)
 
     async def input_of(self, lease: Lease, body: TaskBody) -> Any:
         return await self.inputs.value(lease.execution, body)

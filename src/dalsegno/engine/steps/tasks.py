@@ -217,6 +217,11 @@ class Tasks:
     def find(self, name: str) -> Task | None:
         return self._tasks.get(name)
 
+    def runs(self, name: str) -> bool:
+        """Return True for a task whose function this process calls."""
+        task = self._tasks.get(name)
+        return task is not None and not task.is_remote
+
     def remote(self) -> list[Task]:
         """Return the remote tasks, by name."""
         return [self._tasks[name] for name in sorted(self._tasks) if self._tasks[name].is_remote]

@@ -300,6 +300,9 @@ class KitTasks(Tasks):
     def names(self) -> list[str]:
         return sorted({*self._real.names(), *self.mocks})
 
+    def runs(self, name: str) -> bool:
+        return True  # each call is recorded with its input
+
     async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
         call = Call(name, payload, ctx.idempotency_key, ctx.attempt, ctx.execution_id)
         self.calls.append(call)

@@ -45,6 +45,9 @@ class SimulatedTasks(Tasks):
         self.attempts: list[tuple[str, int]] = []
         """Idempotency key and number of each started attempt."""
 
+    def runs(self, name: str) -> bool:
+        return True
+
     async def run(self, name: str, payload: Any, ctx: NodeContext) -> Any:
         if name != NAME:
             raise NodeError(f"there is no task '{name}' here", code="TASK_NOT_FOUND", retryable=False)
