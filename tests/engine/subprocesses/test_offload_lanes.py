@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Lane, Offload, OffloadLimits, Requester, requester
+from dalsegno.errors import LimitExceeded
 from dalsegno.job_process import NICENESS
 
 pytestmark = pytest.mark.own_interpreter
@@ -88,6 +90,48 @@ def test_a_process_is_niced_and_its_data_are_limited() -> None:
     assert niceness == min(os.getpriority(os.PRIO_PROCESS, 0) + NICENESS, 19)
     bounded = [line.split("  ")[0] for line in limits.splitlines() if str(512 * 1024 * 1024) in line]
     assert bounded == ["Max data size"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/limits").exists(), reason="its limits of memory")
+def test_json_that_needs_more_memory_than_its_process_may_have_is_refused() -> None:
+    async def scenario() -> None:
+        offload = Offload(OffloadLimits(memory_bytes=64 * 1024 * 1024, seconds=60.0))
+        try:
+            with pytest.raises(LimitExceeded, match="memory"):
+                value_of(await offload.large("fit", b"{}", b"[" + b"[]," * 1_000_000 + b"1]", 1000))
+            assert value_of(await offload.large("fit", b"{}", b"1", 1000)) == []
+        finally:
+            await offload.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_process_that_crashes_at_its_limit_is_an_exceeded_limit_of_memory(ended_by: signal.Signals) -> None:
+    """Extensions may crash where memory cannot be allocated, and the kernel may kill the process."""
+
+    async def scenario() -> None:
+        offload = Offload(OffloadLimits())
+        try:
+            assert value_of(await offload.large("fit", b"{}", b"1", 1000)) == []
+            (process,) = offload._all
+            child = process._child.pid
+            os.kill(child, signal.SIGSTOP)
+            job = asyncio.create_task(offload.large("fit", b"{}", b"1", 1000))
+            await asyncio.sleep(0.05)
+            assert not job.done()
+            os.kill(child, ended_by)
+            os.kill(child, signal.SIGCONT)
+            with pytest.raises(
+                LimitExceeded, match=r"more than 1,073,741,824 bytes of memory .*'check_memory'"
+            ):
+                await job
+            assert value_of(await offload.large("fit", b"{}", b"1", 1000)) == []
+            assert [each._child.pid for each in offload._all] != [child]
+        finally:
+            await offload.close()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("executable", ["", "/bin/true", "/no/such/program"])
