@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.barrier import BarrierView, LeftView, SlotView
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease
@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 SLOTS_PAGE = 2000
+LAST = "\U0010ffff"
+"""Added to a prefix, the end of the ids that continue it."""
 MOST_BARRIERS = 50
 """Barriers of an execution whose open slots an examination lists. Each item of a split may wait at one of its own."""
 MOST_OPEN_SLOTS = 20
@@ -229,6 +231,9 @@ class Ledger(Protocol):
         """Return how many signals wait to be taken, counted up to ``most``."""
 
     async def inspect(self, execution: str) -> Inspection | None: ...
+
+    async def visit(self, execution: str, prefix: str) -> BarrierView | None:
+        """Return the first barrier whose id continues this prefix; one that still waits comes before the others."""
 
     async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
         """Return the executions that exist, in the order given, and all workers if there are any such.

@@ -28,7 +28,7 @@ from dalsegno.core.settlement.claim_order import Choice, Suspicion
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.core.settlement.limits import bound_of, room
 from dalsegno.core.settlement.workspace import is_closed
-from dalsegno.model.barrier import LeftView, SlotView, open_slots
+from dalsegno.model.barrier import BarrierView, LeftView, SlotView, open_slots
 from dalsegno.model.execution import ENDED
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import UNBOUNDED
@@ -279,6 +279,13 @@ class MemoryLedger:
         now, limits = self.now(), self.store.limits
         views = [limits.view(key, own, self.store, now) for key, own in waiting if key is not None]
         return Inspection(execution_view(found), tokens, barriers, tuple(views))
+
+    async def visit(self, execution: str, prefix: str) -> BarrierView | None:
+        found = self._find(execution)
+        stored = sorted(found.barriers.items()) if found is not None else []
+        visits = [row for name, row in stored if name.startswith(prefix) and name != prefix]
+        visits.sort(key=lambda row: row.state != "waiting")
+        return barrier_view(visits[0]) if visits else None
 
     async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
         found = []

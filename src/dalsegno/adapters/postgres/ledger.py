@@ -18,7 +18,7 @@ from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.adapters.rows import allowance, execution_view, machine_view
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, token_view
 from dalsegno.core.settlement.limits import limit_view
-from dalsegno.model.barrier import LeftView, SlotView
+from dalsegno.model.barrier import BarrierView, LeftView, SlotView
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import LimitView
 from dalsegno.model.machine import MachineView
@@ -26,6 +26,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import (
     COUNTED,
+    LAST,
     MOST_BARRIERS,
     MOST_OPEN_SLOTS,
     NO_RECORDS,
@@ -198,6 +199,10 @@ class PostgresLedger:
             tuple(barrier_view(BarrierRow(execution, *row)) for row in barriers),
             tuple(await views_of(tx, asked, self.now())),
         )
+
+    async def visit(self, execution: str, prefix: str) -> BarrierView | None:
+        rows = await self.store.fetch("look.visit", execution, prefix, prefix + LAST)
+        return barrier_view(BarrierRow(execution, *rows[0])) if rows else None
 
     async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
         kinds = (records.of_tokens, records.token_prefix, records.of_queues, records.where_ready)

@@ -18,13 +18,14 @@ from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.core.settlement import BarrierRow, TokenRow, barrier_view, settle, token_view
 from dalsegno.errors import DalSegnoError, OperatorError
-from dalsegno.model.barrier import LeftView, SlotView, open_slots
+from dalsegno.model.barrier import BarrierView, LeftView, SlotView, open_slots
 from dalsegno.model.ids import scope_chain
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import Lease, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.ledger import (
+    LAST,
     MOST_BARRIERS,
     MOST_OPEN_SLOTS,
     NO_RECORDS,
@@ -322,6 +323,10 @@ class SqliteLedger:
 
     async def inspect(self, execution: str) -> Inspection | None:
         return await self.store.read(lambda connection: inspect(connection, execution, self.now()))
+
+    async def visit(self, execution: str, prefix: str) -> BarrierView | None:
+        rows = await self._all("join.visit_of", execution, prefix, prefix + LAST)
+        return barrier_view(BarrierRow(execution, *rows[0])) if rows else None
 
     async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
         now = self.now()

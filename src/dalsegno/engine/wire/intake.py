@@ -57,7 +57,6 @@ from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
 from dalsegno.model.limits import Concurrency
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
-from dalsegno.ports.ledger import Inspection
 from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
 
 INLINE_BYTES = 65_536
@@ -239,12 +238,11 @@ class WireIntake:
     async def _scopes(self, parsed: ExecutionMessage, view: ExecutionView) -> list[Scope]:
         """Return the scopes that the lineage names, as far as they are open."""
         found: list[Scope] = []
-        parent, inspection = "", None
+        parent = ""
         for number, frame in enumerate(parsed.frames):
             known = self._splits.get((view.id, parent, frame.split_node_id))
             if known is None:
-                inspection = inspection or await self.stored.stack.ledger.inspect(view.id)
-                known = _open_split(inspection, view.epoch, parent, frame.split_node_id)
+                known = await self._open_split(view, parent, frame.split_node_id)
             if known is not None:
                 check_total(number, frame, known[1])
                 token = known[0]
@@ -254,6 +252,14 @@ class WireIntake:
             found.append(scope)
             parent = scope.path
         return found
+
+    async def _open_split(self, view: ExecutionView, parent: str, split: str) -> tuple[str, int] | None:
+        """Return the token of a split in a scope and how many items it has; one that still waits comes first. One
+        barrier is read, however many the execution has.
+        """
+        prefix = barrier_prefix(view.epoch, parent, split)
+        found = await self.stored.stack.ledger.visit(view.id, prefix)
+        return (found.id.removeprefix(prefix), found.expected) if found is not None else None
 
     def _remember(self, execution: str, scope: Scope) -> None:
         key = (execution, scope.parent, scope.frame.split_node_id)
@@ -346,15 +352,6 @@ class WireIntake:
             content = await self.carried.content(bytes(read.message.workflow_definition))
             known = self._contents.put(read.definition_digest, content)
         return known
-
-
-def _open_split(inspection: Inspection | None, epoch: int, parent: str, split: str) -> tuple[str, int] | None:
-    """Return the token of a split in a scope and how many items it has; one that still waits comes first."""
-    prefix = barrier_prefix(epoch, parent, split)
-    barriers = inspection.barriers if inspection is not None else ()
-    visits = [each for each in barriers if each.id.startswith(prefix) and each.id != prefix]
-    visits.sort(key=lambda each: each.state != "waiting")
-    return (visits[0].id.removeprefix(prefix), visits[0].expected) if visits else None
 
 
 def _not_deployed() -> InvalidMessage:

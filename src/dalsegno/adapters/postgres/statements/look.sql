@@ -51,6 +51,14 @@ SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadl
 FROM barrier
 WHERE execution = (SELECT number FROM flight WHERE flight.id = $1);
 
+-- :name visit
+-- The first of the barriers between two ids; one that still waits comes before the others.
+SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at, milestone_token
+FROM barrier
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND id > $2 AND id < $3
+ORDER BY state <> 'waiting', id
+LIMIT 1;
+
 -- :name machine
 -- Everything in one query: the machine, its inbox in the order of the numbers, and the signals that are not taken.
 SELECT version, snapshot, reachable, wake, inbox, read, line, cancel, interrupted

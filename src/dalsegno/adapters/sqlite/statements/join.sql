@@ -24,6 +24,15 @@ SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadl
 FROM barrier
 WHERE execution = (SELECT number FROM flight WHERE flight.id = ?);
 
+-- :name visit_of
+-- The first of the barriers between two ids; one that still waits comes before the others.
+SELECT id, scope, node, mode, expected, join_token, state, resolved, live, deadline, milestone_at,
+       milestone_token
+FROM barrier
+WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND id > ? AND id < ?
+ORDER BY state != 'waiting', id
+LIMIT 1;
+
 -- :name save_barrier
 INSERT INTO barrier (execution, id, scope, node, mode, expected, join_token, state, resolved, live, deadline,
                      milestone_at, milestone_token)

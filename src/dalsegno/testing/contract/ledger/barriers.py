@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from dalsegno.model.barrier import SlotView
+from msgspec.structs import replace
+
+from dalsegno.model.barrier import BarrierSpec, SlotView
 from dalsegno.testing.contract.builders import RUN, arrive, barrier, command, event, last, skip, step, token
 from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import open_split
 from dalsegno.testing.contract.stack import ContractStack
 
 JOIN = "join-merge"
+
+
+def _visit(name: str, expected: int = 2) -> BarrierSpec:
+    """One of several barriers of a node, with a join token of its own."""
+    spec = barrier(expected=expected)
+    return replace(spec, id=spec.id + name, join=replace(spec.join, id=f"{JOIN}-{name}"))
 
 
 class LedgerBarriers(Topic):
@@ -42,6 +50,26 @@ class LedgerBarriers(Topic):
             SlotView(0, live=True, data=b"of a"),
             SlotView(1, live=True, data=b"of b"),
         ]
+
+    async def test_l7_visit_is_the_first_barrier_that_continues_a_prefix(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("c"), token("d"))
+        prefix = barrier().id
+        await stack.apply(step(leases["a"], arrive(barrier(), 0)))
+        assert await stack.ledger.visit(RUN, prefix) is None
+
+        await stack.apply(step(leases["b"], arrive(_visit("1", expected=1), 0)))
+        found = await stack.ledger.visit(RUN, prefix)
+        assert found is not None
+        assert (found.id, found.state, found.expected) == (f"{prefix}1", "open", 1)
+
+        await stack.apply(step(leases["d"], arrive(_visit("3"), 0)))
+        await stack.apply(step(leases["c"], arrive(_visit("2"), 0)))
+        found = await stack.ledger.visit(RUN, prefix)
+        assert found is not None
+        assert (found.id, found.state, found.expected) == (f"{prefix}2", "waiting", 2)
+        assert await stack.ledger.visit(RUN, f"{prefix}2") is None
+        assert await stack.ledger.visit(RUN, barrier("other").id) is None
+        assert await stack.ledger.visit("nobody", prefix) is None
 
     async def test_l7_barriers_open_once_for_both_arrivals_in_one_batch(self, stack: ContractStack) -> None:
         leases = await stack.begin(token("a"), token("b"))
