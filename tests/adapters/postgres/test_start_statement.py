@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from dalsegno.adapters.memory import MemoryBroker
 from dalsegno.adapters.postgres import PostgresArchive, PostgresLedger, store
-from dalsegno.adapters.postgres.publications import PostgresPublications
+from dalsegno.adapters.postgres.records import PostgresPublications
 from dalsegno.engine.committer import Committer
 from dalsegno.errors import Unavailable
 from dalsegno.model.effect import SpawnToken

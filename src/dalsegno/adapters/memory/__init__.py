@@ -4,8 +4,7 @@ from dalsegno.adapters.memory.archive import MemoryArchive
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.memory.ledger import MemoryLedger
 from dalsegno.adapters.memory.limits import MemoryLimits
-from dalsegno.adapters.memory.publications import MemoryPublications
-from dalsegno.adapters.memory.records import MemoryBlobs, MemoryRecords
+from dalsegno.adapters.memory.records import MemoryBlobs, MemoryPublications, MemoryRecords
 from dalsegno.adapters.memory.store import MemoryStore
 
 __all__ = [
