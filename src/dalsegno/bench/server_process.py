@@ -28,6 +28,10 @@ PATIENCE = 60.0
 """Seconds in which a server must listen, and in which all executions must end, with a margin for a busy machine."""
 
 
+TRIES = 3
+"""Of a server that ends at once."""
+
+
 class Line:
     """A keep-alive connection with a minimal HTTP implementation: a client library would take the server's CPU."""
 
@@ -74,14 +78,16 @@ async def connected(port: int, count: int) -> AsyncIterator[list[Line]]:
 
 @asynccontextmanager
 async def served(url: str) -> AsyncIterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    command = ["-m", "dalsegno", "server", "--port", str(port), "--quiet"]
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, env={**os.environ, STORE_VARIABLE: url, "PYTHONUNBUFFERED": "1"}
-    )
+    port = _free_port()
+    process = await _started(url, port)
     try:
-        await _until_it_listens(port, process)
+        for left in reversed(range(TRIES)):
+            if await _listens(port, process):
+                break
+            if not left:
+                raise InternalError(f"the server ended at once, with code {process.returncode}")
+            port = _free_port()  # another program may have taken the one before meanwhile
+            process = await _started(url, port)
         yield port
     finally:
         if process.returncode is None:
@@ -89,18 +95,32 @@ async def served(url: str) -> AsyncIterator[int]:
         await process.wait()
 
 
-async def _until_it_listens(port: int, process: asyncio.subprocess.Process) -> None:
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+async def _started(url: str, port: int) -> asyncio.subprocess.Process:
+    command = ["-m", "dalsegno", "server", "--port", str(port), "--quiet"]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *command, env={**os.environ, STORE_VARIABLE: url, "PYTHONUNBUFFERED": "1"}
+    )
+
+
+async def _listens(port: int, process: asyncio.subprocess.Process) -> bool:
+    """Wait until the server listens; return False if it ended instead."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         if process.returncode is not None:
-            raise InternalError(f"the server ended at once, with code {process.returncode}")
+            return False
         try:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             await asyncio.sleep(0.05)
         else:
             writer.close()
-            return
+            return True
     raise InternalError(f"the server did not begin to listen within {PATIENCE:g} seconds")
 
 
