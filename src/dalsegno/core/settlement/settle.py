@@ -313,8 +313,9 @@ def _conclude(work: Application) -> Applied:
             _close_gate(work, gate)
     if work.counts:
         work.write_counts()
-    for ending in work.endings:
-        _end_if_last(work, ending)
+    if work.endings:
+        for ending in work.endings:
+            _end_if_last(work, ending)
     if work.machine is not None:
         judge(work, work.machine)
     execution = work.execution
