@@ -16,8 +16,8 @@ IS_SEARCHING = os.environ.get("DALSEGNO_EXAMPLES") == "searching"
 
 
 def examples(number: int) -> settings:
-    """Of a property test: a sixteenth of them in a build."""
-    return settings(max_examples=number if IS_SEARCHING else number // 16, deadline=None)
+    """Of a property test: an eighth of them in a build."""
+    return settings(max_examples=number if IS_SEARCHING else number // 8, deadline=None)
 
 
 def every(step: int) -> int:

@@ -16,7 +16,7 @@ from tests.graph.catalog import CATALOG
 quick = settings(
     derandomize=not IS_SEARCHING,
     deadline=None,
-    max_examples=2000 if IS_SEARCHING else 40,
+    max_examples=2000 if IS_SEARCHING else 150,
     suppress_health_check=list(HealthCheck),
 )
 
