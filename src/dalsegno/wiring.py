@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypedDict, cast, get_args
 from urllib.parse import unquote, urlsplit
 
-from dalsegno.adapters.urls import scheme_of, shown_url
+from dalsegno.adapters.urls import authority_of, scheme_of, shown_url
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.messages import Adopt
@@ -323,8 +323,8 @@ def _listening_at(url: str) -> str:
     given = os.environ.get(LISTEN_VARIABLE)
     if not given:
         return url
-    host = urlsplit(given).netloc.rpartition("@")[2]
-    ports = [server.rpartition("]")[2].partition(":")[2] for server in host.split(",")]
+    hosts = authority_of(given).rpartition("@")[2]
+    ports = [server.rpartition("]")[2].partition(":")[2] for server in hosts.split(",")]
     if not is_postgres(given) or not all(port.isdecimal() for port in ports if port):
         raise BadConfiguration(
             f"{LISTEN_VARIABLE} is no URL of a PostgreSQL server; write postgresql://user@host:5432/database"

@@ -17,6 +17,12 @@ def shown_url(url: str) -> str:
     return PASSWORD_OPTION.sub(r"\1***", LOGIN.sub(r"\1:***@", url, count=1))
 
 
+def authority_of(url: str) -> str:
+    """Return the login and the hosts of a URL: urlsplit refuses several hosts of which one is an IPv6 address."""
+    rest = url.partition("://")[2]
+    return rest[: min((at for mark in "/?#" if (at := rest.find(mark)) >= 0), default=len(rest))]
+
+
 def scheme_of(url: str) -> str:
     """Return the scheme, also of a URL whose rest is malformed."""
     scheme, colon, _ = url.partition(":")

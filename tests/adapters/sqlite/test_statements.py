@@ -22,6 +22,7 @@ SCANS_ON_PURPOSE = {
 SORTS_ON_PURPOSE = {
     "token.ready_of",
     "definition.by_hash",
+    "join.visit_of",  # the visits of one node
     "listing.awaiting_signal",  # ids of what waits, which is what is looked for
     "listing.ended",  # taken only where few ended in that time
     "listing.of_id",  # ids with the same beginning, which is long

@@ -22,7 +22,7 @@ from redis.backoff import NoBackoff
 
 from dalsegno.adapters.redis.errors import BROKEN
 from dalsegno.adapters.tls import unprotected
-from dalsegno.adapters.urls import shown_url
+from dalsegno.adapters.urls import authority_of, scheme_of, shown_url
 from dalsegno.errors import BadConfiguration
 
 CONNECT_SECONDS = 5.0
@@ -91,7 +91,7 @@ async def close_client(client: Redis) -> None:
 def read_address(url: str) -> Address:
     """Parse the URL. Raises an error that shows no password."""
     try:
-        return _sentinel(url) if urlsplit(url).scheme in SENTINEL_SCHEMES else Address(_options(url))
+        return _sentinel(url) if scheme_of(url) in SENTINEL_SCHEMES else Address(_options(url))
     except (TypeError, ValueError) as error:
         # An error of the parser may quote a part of the password.
         why = (
@@ -133,8 +133,9 @@ KNOWN = frozenset(
 
 
 def _sentinel(url: str) -> Address:
-    parts = urlsplit(url)
-    login, _, hosts = parts.netloc.rpartition("@")
+    authority = authority_of(url)
+    login, _, hosts = authority.rpartition("@")
+    parts = urlsplit("//host" + url.partition("://")[2][len(authority) :])
     service, _, database = parts.path.strip("/").partition("/")
     if not service or not hosts:
         raise _Malformed("it names no primary; write redis+sentinel://host1,host2/NAME")
@@ -144,7 +145,7 @@ def _sentinel(url: str) -> Address:
         for name in ("username", "password")
         if f"sentinel_{name}" in query
     }
-    scheme = SENTINEL_SCHEMES[parts.scheme]
+    scheme = SENTINEL_SCHEMES[scheme_of(url)]
     options = _options(f"{scheme}://{login + '@' if login else ''}host/{database or 0}?{urlencode(query)}")
     del options["host"]
     tls = {name: value for name, value in options.items() if name.startswith("ssl")}

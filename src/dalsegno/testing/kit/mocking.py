@@ -243,10 +243,17 @@ def _callable_of(task: Task) -> DurableTask[..., Any]:
     return DurableTask(task.function, task.name, context_parameter=task.context_parameter)
 
 
+def _takes_any(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except TypeError:  # of an AsyncMock in Python before 3.11.4
+        return True
+    return any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters)
+
+
 def _plainly_called(function: Callable[..., Any]) -> Callable[..., Any]:
     """Pass the input as one argument to a function that takes any arguments (a ``unittest.mock.Mock`` does)."""
-    parameters = inspect.signature(function).parameters.values()
-    if all(each.kind is not inspect.Parameter.VAR_POSITIONAL for each in parameters):
+    if not _takes_any(function):
         return function
     if inspect.iscoroutinefunction(function):
 
