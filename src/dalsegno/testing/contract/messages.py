@@ -59,7 +59,7 @@ class LedgerMessages(Topic):
         await stack.apply(command(RUN, finish()))
 
         assert await stack.commit(command(RUN, TakeMessage("m1"), token("b"))) == [Stale("finished")]
-        assert await stack.commit(command("nobody", TakeMessage("m1"), token("b"))) == [Stale("unknown")]
+        assert await stack.commit(command("absent", TakeMessage("m1"), token("b"))) == [Stale("unknown")]
 
     async def test_l5_one_ending_of_the_scope_a_message_names(self, stack: ContractStack) -> None:
         await stack.begin(token("a"))
@@ -134,7 +134,7 @@ class PublicationMarks(Topic):
         await stack.apply(start("other", token("b")))
 
         assert (await stack.publications.unfinished()).executions == (RUN,)
-        claims = await stack.publications.claim("p1", [RUN, "other", "nobody"], 10)
+        claims = await stack.publications.claim("p1", [RUN, "other", "absent"], 10)
         assert (claims.marks, claims.held) == ({RUN: 0}, set())
 
     async def test_mark_is_held_by_one_process_until_it_is_confirmed(self, stack: ContractStack) -> None:
@@ -164,7 +164,7 @@ class PublicationMarks(Topic):
         await marks.claim("p1", [RUN], 10)
         await marks.confirm("p1", {RUN: 1})
         assert (await marks.unfinished()).executions == ()
-        assert await marks.last_events([RUN, "nobody"]) == {RUN: 1}
+        assert await marks.last_events([RUN, "absent"]) == {RUN: 1}
 
         [applied] = await stack.apply(step((await stack.take())["a"], last(), events=(event(),)))
         assert applied.events(RUN) == (await marks.news({RUN: 1}))[RUN].events
@@ -197,7 +197,7 @@ class PublicationMarks(Topic):
         leases = await stack.take()
         await stack.apply(step(leases["a"], events=(event(data=b'{"x":1}'),)))
 
-        news = await stack.publications.news({RUN: 0, "other": 1, "nobody": 0})
+        news = await stack.publications.news({RUN: 0, "other": 1, "absent": 0})
 
         assert set(news) == {RUN, "other"}
         assert news[RUN].events == await stack.events()

@@ -97,7 +97,7 @@ class ArchiveDefinitions(Topic):
     async def test_a1_immutable_what_is_not_there_is_none(self, stack: ContractStack) -> None:
         await stack.archive.put_definition("orders", "h1", "graph", b"{}")
 
-        assert await stack.archive.definition("nobody") is None
+        assert await stack.archive.definition("absent") is None
         assert await stack.archive.definition("orders", 2) is None
         assert await stack.archive.definition("orders", 0) is None
         assert await stack.archive.definition_by_hash("h2") is None
@@ -118,7 +118,7 @@ class ArchiveAliases(Topic):
         assert await stack.archive.versions("orders", 2, before=3) == listed[1:]
         assert await stack.archive.versions("orders", before=1) == []
         assert await stack.archive.versions("orders", 1, before=10**12) == listed[:1]
-        assert await stack.archive.versions("nobody") == []
+        assert await stack.archive.versions("absent") == []
 
     async def test_a5_aliases_a_version_is_found_by_its_content(self, stack: ContractStack) -> None:
         await _three_versions(stack)
@@ -128,7 +128,7 @@ class ArchiveAliases(Topic):
         found = [await stack.archive.version_of("orders", each) for each in ("h1", "h2", "h3", "h4")]
         assert found == [1, 2, 3, None]
         assert await stack.archive.version_of("orders") == 2
-        assert await stack.archive.version_of("nobody") is None
+        assert await stack.archive.version_of("absent") is None
 
     async def test_a5_aliases_alias_names_a_version(self, stack: ContractStack) -> None:
         first, second, _ = await _three_versions(stack)
@@ -204,7 +204,7 @@ class ArchiveAliases(Topic):
     async def test_a5_aliases_alias_of_what_is_not_there_is_refused(self, stack: ContractStack) -> None:
         await _three_versions(stack)
 
-        for name, version in (("orders", 4), ("orders", 0), ("orders", 10**30), ("nobody", 1)):
+        for name, version in (("orders", 4), ("orders", 0), ("orders", 10**30), ("absent", 1)):
             with pytest.raises(NotFound, match=f"'{name}' has no version"):
                 await stack.archive.set_alias(name, "stable", version)
         assert await stack.archive.definition("orders", "stable") is None
@@ -309,6 +309,6 @@ class ArchiveRemovedDefinitions(Topic):
     async def test_a6_guarded_removal_what_is_not_there_cannot_go(self, stack: ContractStack) -> None:
         await put(stack, "h1")
 
-        for name, version in (("nobody", None), ("orders", 2), ("orders", 10**30)):
+        for name, version in (("absent", None), ("orders", 2), ("orders", 10**30)):
             with pytest.raises(NotFound, match=name):
                 await stack.archive.remove_definition(name, version)

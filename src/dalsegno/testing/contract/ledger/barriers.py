@@ -69,7 +69,7 @@ class LedgerBarriers(Topic):
         assert (found.id, found.state, found.expected) == (f"{prefix}2", "waiting", 2)
         assert await stack.ledger.visit(RUN, f"{prefix}2") is None
         assert await stack.ledger.visit(RUN, barrier("other").id) is None
-        assert await stack.ledger.visit("nobody", prefix) is None
+        assert await stack.ledger.visit("absent", prefix) is None
 
     async def test_l7_barriers_open_once_for_both_arrivals_in_one_batch(self, stack: ContractStack) -> None:
         leases = await stack.begin(token("a"), token("b"))

@@ -178,7 +178,7 @@ class LedgerArrivals(Topic):
             step(leases["a"], park=wait_for_child()), step(leases["b"], park=Park(None, b"", 1))
         )
 
-        for late in (deliver("a", "child:c2"), deliver("b"), deliver("c"), deliver("nobody")):
+        for late in (deliver("a", "child:c2"), deliver("b"), deliver("c"), deliver("absent")):
             assert await stack.commit(late) == [AlreadyApplied()]
         assert await stack.take() == {}
 

@@ -131,7 +131,7 @@ class LedgerOnce(Topic):
 
         outcomes = await stack.commit(
             Transition(RUN, (), (), "b", fence=0),
-            Transition(RUN, (), (), "nobody", fence=1),
+            Transition(RUN, (), (), "absent", fence=1),
             Transition("no-such-run", (), (), "a", fence=1),
         )
 

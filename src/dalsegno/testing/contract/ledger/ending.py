@@ -465,7 +465,7 @@ class LedgerCancelling(Topic):
     async def test_l5_cancel_of_nobody_changes_nothing(self, stack: ContractStack) -> None:
         leases = await stack.begin(token("winner"), token("other"))
 
-        await stack.apply(step(leases["winner"], CancelTokens("", ("nobody",))))
+        await stack.apply(step(leases["winner"], CancelTokens("", ("absent",))))
 
         assert set(await stack.tokens()) == {"other"}
         assert await stack.kinds() == ["ExecutionStarted"]

@@ -151,7 +151,7 @@ class LedgerClaims(Topic):
         )
 
         assert {lease.token for lease in await stack.claim(queues=["gpu", "mail"])} == {"a", "b"}
-        assert await stack.claim(queues=["gpu", "nobody"]) == []
+        assert await stack.claim(queues=["gpu", "absent"]) == []
         assert await stack.claim(queues=[]) == []
 
     async def test_l9_claims_take_at_most_the_limit_oldest_first(self, stack: ContractStack) -> None:

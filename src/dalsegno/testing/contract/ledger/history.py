@@ -152,7 +152,7 @@ class LedgerExamination(Topic):
         await stack.claim(1, queues=("default",), worker="w2")
         stack.ledger.heartbeat("w2", 60.0, b'{"queues":["default"]}')
 
-        found = await stack.ledger.examine(["run-b", RUN, "nobody"])
+        found = await stack.ledger.examine(["run-b", RUN, "absent"])
 
         assert [each.inspection.execution.id for each in found.executions] == ["run-b", RUN]
         for each in found.executions:
@@ -171,7 +171,7 @@ class LedgerExamination(Topic):
 
     async def test_l9_examination_of_what_does_not_exist_is_empty(self, stack: ContractStack) -> None:
         stack.ledger.heartbeat("w1", 60.0)
-        found = await stack.ledger.examine(["nobody"], ASKED)
+        found = await stack.ledger.examine(["absent"], ASKED)
         assert (found.executions, found.workers) == ((), ())
 
     async def test_l9_examination_says_since_when_a_token_is_ready(self, stack: ContractStack) -> None:

@@ -66,7 +66,7 @@ class LedgerMachines(Topic):
         leases = await stack.begin(token("a"))
 
         assert await stack.ledger.machine(RUN) is None
-        assert await stack.ledger.machine("nobody") is None
+        assert await stack.ledger.machine("absent") is None
         assert leases["a"].execution_kind == "graph"
 
     async def test_l2_save_replaces_the_machine_and_counts_the_version(self, stack: ContractStack) -> None:

@@ -337,7 +337,7 @@ class LedgerDroppedTokens(Topic):
         lease = (await tasks(stack))["running"]
         await stack.apply(command(RUN, task("ready")))
 
-        dropped = DropTokens(("running", "asleep", "ready", "nobody", resume_id(0)))
+        dropped = DropTokens(("running", "asleep", "ready", "absent", resume_id(0)))
         [applied] = await stack.apply(command(RUN, dropped))
 
         assert applied.ready == ()

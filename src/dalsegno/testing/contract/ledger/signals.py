@@ -207,7 +207,7 @@ class LedgerSignals(Topic):
         await suspend(stack, signals=("approved",))
         await stack.apply(signal())
 
-        taken = save(1, 0, taken=[TakenSignal("s1", 1), TakenSignal("nobody", 2), TakenSignal("s1", 3)])
+        taken = save(1, 0, taken=[TakenSignal("s1", 1), TakenSignal("absent", 2), TakenSignal("s1", 3)])
         await stack.apply(step(await resume_lease(stack, 1), taken))
 
         assert [found.promise for found in (await machine_of(stack)).completions] == [1]

@@ -330,7 +330,7 @@ class LedgerHurriedTokens(Topic):
         await stack.apply(hurry("a"))
         before = await stack.picture()
 
-        assert await stack.commit(hurry("a"), hurry("b"), hurry("nobody")) == [AlreadyApplied()] * 3
+        assert await stack.commit(hurry("a"), hurry("b"), hurry("absent")) == [AlreadyApplied()] * 3
         assert await stack.picture() == before
 
     async def test_token_that_waits_for_its_next_try_is_not_hurried(self, stack: ContractStack) -> None:

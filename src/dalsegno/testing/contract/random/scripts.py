@@ -99,7 +99,7 @@ def _saved(
             signals=NAMES[: choice % 4],
             reachable=REACHABLE[choice % len(REACHABLE)],
             settled=settled,
-            taken=taken if choice % 11 else [*taken, TakenSignal("nobody", 1)],
+            taken=taken if choice % 11 else [*taken, TakenSignal("absent", 1)],
             interrupted=choice % 2 == 0,
             line=choice,
         )
@@ -127,7 +127,7 @@ def _outdated(_lease: Lease, machine: MachineView, choice: int) -> Parts:
 
 
 def _drop(lease: Lease, machine: MachineView, choice: int) -> Parts:
-    names = (f"{lease.token}.0", lease.token, "nobody")
+    names = (f"{lease.token}.0", lease.token, "absent")
     return [*_saved(machine, choice), _child(lease, 0), DropTokens(names[: 1 + choice % 3])]
 
 
