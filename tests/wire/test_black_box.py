@@ -221,6 +221,17 @@ def expect_paths(master: PikaMaster, done: dict[str, dict[str, Any]]) -> None:
     assert ("slow", "cancelled") in master.told("short")
 
 
+def expect_nodes(master: PikaMaster) -> None:
+    """Every message names its node, also one of a token that a timer has woken."""
+    for name, (definition, _, _) in STARTED.items():
+        nodes = {node["id"] for node in definition["nodes"]}
+        named = {body["current_node"] for body in master.announced[name]}
+        assert named - {"none"} <= nodes, name  # none: tokens that end the execution
+    woken = [body for body in master.announced["waiting"] if body["current_node"] == "w"]
+    assert [body["from_node"] for body in woken] == ["start", None]
+    assert [body["current_node"] for body in master.announced["retried"]].count("f") == 2
+
+
 def expect_announcements(master: PikaMaster) -> None:
     """Messages to workers fit the same schema as those of masters, and say what is known of their tokens."""
     schema = message_schema("node-execution")
@@ -228,7 +239,14 @@ def expect_announcements(master: PikaMaster) -> None:
         for body in bodies:
             assert check_input(schema, body) == [], body
     [after] = [body for body in master.announced["linear"] if body["current_node"] == "b"]
-    assert (after["from_node"], after["workflow_id"], after["attempt"]) == ("a", "scenario", 1)
+    assert (after["from_node"], after["edge_id"], after["attempt"]) == ("a", "a-b", 1)
+    assert after["workflow_id"] == "scenario"
+    [chosen] = [body for body in master.announced["yes"] if body["current_node"] == "yes"]
+    assert (chosen["from_node"], chosen["edge_id"]) == (
+        "c",
+        "c-yes",
+    )  # it brings what the node before c has left
+    expect_nodes(master)
     assert after["accumulated_context"] == {"$trigger": {}, "$a": "a"}
     assert after["workflow_definition"]["$ref"].startswith("adopted-")
     told = [

@@ -68,6 +68,9 @@ class NewToken(Struct, frozen=True, gc=False):
     """Parked until then. None: ready at once."""
     allowance: Allowance | None = None
     """Its definition's allowance for its limit key; the operators' rule for the key takes precedence."""
+    edge: str = ""
+    sender: str = ""
+    """The edge over which it came, and the node at its other end; for announcements only, stores do not keep them."""
 
 
 class Lease(Struct, frozen=True, gc=False):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Literal
 
@@ -11,6 +12,7 @@ from dalsegno.errors import OperatorError
 from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SaveMachine, SettlePromise, SpawnToken
 from dalsegno.model.event import Event, NewEvent, Numbered, recorded
 from dalsegno.model.execution import EndState
+from dalsegno.model.token import Lease
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -97,6 +99,13 @@ class ReadyToken(Struct, frozen=True, gc=False):
     execution: str
     queue: str
     priority: int
+    node: str = ""
+    """The node that it runs or belongs to; empty if there is none, and in an announcement that was received."""
+
+
+def handed_back(leases: Iterable[Lease]) -> list[ReadyToken]:
+    """Return the announcements of tokens whose leases were released."""
+    return [ReadyToken(each.token, each.execution, each.queue, each.priority, each.node) for each in leases]
 
 
 class Applied(Struct, frozen=True, gc=False):

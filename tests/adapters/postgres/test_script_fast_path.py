@@ -9,7 +9,7 @@ from dalsegno.adapters.postgres import PostgresLedger
 from dalsegno.adapters.postgres.commit import flight
 from dalsegno.model.effect import SpawnToken
 from dalsegno.model.machine import Completion
-from dalsegno.model.token import RESUME_PRIORITY, SYSTEM_QUEUE
+from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE
 from dalsegno.model.transition import AlreadyApplied, Applied, ReadyToken, Stale, Transition
 from dalsegno.testing.contract.builders import RUN, event, finish, start, token
 from dalsegno.testing.contract.script_builders import (
@@ -92,7 +92,9 @@ async def test_completions_go_the_short_way_and_the_last_one_resumes(ledger: Pos
     [third] = await ledger.commit([completed("t3", 3)])
 
     assert (first, second) == (applied(), applied())
-    assert third == applied(ready=(ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),)), third
+    assert third == applied(
+        ready=(ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY, RESUME_NODE),)
+    ), third
     assert ledger.commits.known.hits == 3
     box = await rows(ledger, "SELECT number, promise, ok, data FROM inbox ORDER BY number")
     assert [tuple(row) for row in box] == [(number, number, True, b"1") for number in (1, 2, 3)]
@@ -147,7 +149,9 @@ async def test_script_that_waits_for_signals_goes_the_long_way(
     waits = Transition(RUN, (save(1, 2, signals=("approved",)),), (event("Suspended"),), resume_id(1), 1)
     [outcome] = await ledger.commit([waits])
 
-    assert outcome == applied(ready=(ReadyToken(resume_id(2), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),))
+    assert outcome == applied(
+        ready=(ReadyToken(resume_id(2), RUN, SYSTEM_QUEUE, RESUME_PRIORITY, RESUME_NODE),)
+    )
     assert ledger.commits.known.hits == hits
 
 

@@ -18,12 +18,14 @@ from dalsegno.core.graph import step_input
 from dalsegno.core.trace_ids import traceparent
 from dalsegno.core.wire.execution_message import MAX_BYTES
 from dalsegno.model.definition import VERSION_SIGN, Definition
-from dalsegno.model.effect import CreateExecution, SpawnToken
+from dalsegno.model.effect import CreateExecution, ResolveSlot, SpawnToken
 from dalsegno.model.token import DEFAULT_QUEUE, Lease, NewToken
 from dalsegno.model.transition import ReadyToken, Transition
 
 REMEMBERED = 10_000
 UNKNOWN = "unknown"
+NO_NODE = "none"
+"""The node of a token that belongs to none, such as the deadline of its execution."""
 
 
 class DefinitionReference(Struct, frozen=True, omit_defaults=True):
@@ -50,6 +52,7 @@ class ExecutionMessage(Struct, frozen=True):
     workflow_definition: DefinitionReference
     accumulated_context: dict[str, Raw]
     from_node: str | None
+    edge_id: str | None
     lineage_stack: list[LineageEntry]
     token_id: str
     attempt: int | None
@@ -109,6 +112,8 @@ class KnownTokens:
         for effect in transition.effects:
             if type(effect) is SpawnToken:
                 self._spawned[effect.token.id] = effect.token
+            elif type(effect) is ResolveSlot:
+                self._spawned[effect.barrier.join.id] = effect.barrier.join
             elif type(effect) is CreateExecution:
                 new = effect.execution
                 self._learn(new.id, new.definition)
@@ -155,14 +160,15 @@ NO_REFERENCE = DefinitionReference("")
 
 
 def _letter(token: ReadyToken, spawned: NewToken | None, definition: DefinitionReference) -> OutgoingLetter:
-    context, lineage, sender = _state(spawned)
+    context, lineage = _state(spawned)
     message = ExecutionMessage(
         workflow_id=definition.name.removeprefix(VERSION_SIGN) or UNKNOWN,
         execution_id=token.execution,
-        current_node=spawned.node if spawned is not None else UNKNOWN,
+        current_node=token.node or NO_NODE,
         workflow_definition=definition,
         accumulated_context=context,
-        from_node=sender,
+        from_node=(spawned.sender or None) if spawned is not None else None,
+        edge_id=(spawned.edge or None) if spawned is not None else None,
         lineage_stack=lineage,
         token_id=token.token,
         attempt=1 if spawned is not None else None,
@@ -175,32 +181,22 @@ def _letter(token: ReadyToken, spawned: NewToken | None, definition: DefinitionR
     return OutgoingLetter(execution_queue_name(token.queue), properties, _encode(message))
 
 
-def _state(spawned: NewToken | None) -> tuple[dict[str, Raw], list[LineageEntry], str | None]:
-    """Return the context of a token of a graph, as far as it is inline, the splits around it, and the node whose output
-    it brings.
-    """
+def _state(spawned: NewToken | None) -> tuple[dict[str, Raw], list[LineageEntry]]:
+    """Return the context of a token of a graph, as far as it is inline, and the splits around it."""
     if spawned is None or not spawned.data:
-        return {}, [], None
+        return {}, []
     try:
         body = step_input.decode_body(spawned.data)
     except msgspec.DecodeError:
-        return {}, [], None  # a token of a script
+        return {}, []  # a token of a script
     entries = body.context.entries
     context = {key: _shown(entry) for key, entry in entries.items() if entry.kind in _SHOWN}
     lineage = [
         LineageEntry(each.split, f"{each.split}-{each.index}", each.index, each.total) for each in body.loops
     ]
-    return context, lineage, _sender(body.payload)
+    return context, lineage
 
 
-def _sender(payload: step_input.Entry | None) -> str | None:
-    if payload is None or payload.kind != step_input.KEY:
-        return None
-    key = step_input.reference_name(payload)
-    return None if key == START else key.removeprefix("$")
-
-
-START = "$trigger"
 _SHOWN = (step_input.VALUE, step_input.OUTPUT, step_input.BLOB)
 
 

@@ -25,7 +25,7 @@ from dalsegno.adapters.rabbitmq.taking import Taking
 from dalsegno.adapters.rabbitmq.topology import fits
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.token import SYSTEM_QUEUE, Lease
-from dalsegno.model.transition import ReadyToken, Transition
+from dalsegno.model.transition import ReadyToken, Transition, handed_back
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -197,9 +197,7 @@ class RabbitBroker:
     async def _hand_back(self, worker: str, leases: Sequence[Lease]) -> None:
         """Release what was claimed under a name that the worker no longer uses."""
         await self.ledger.release(worker, leases)
-        await self.announce(
-            [ReadyToken(each.token, each.execution, each.queue, each.priority) for each in leases]
-        )
+        await self.announce(handed_back(leases))
 
     async def _from_messages(self, receiver: Receiver, worker: str, limit: int) -> list[Lease]:
         """Lease the tokens of messages that were delivered; messages of others go to the intake."""

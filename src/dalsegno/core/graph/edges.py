@@ -49,6 +49,8 @@ def token_over(edge: Edge, step_input: StepInput, target: Node, body: Body) -> N
         lease.priority,
         target.limit_key,
         allowance=target.allows,
+        edge=edge.id,
+        sender=edge.src,
     )
 
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from dalsegno.core.settlement.claims import resume_execution
 from dalsegno.core.settlement.limits import stored_allowance
-from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow
+from dalsegno.core.settlement.rows import ExecutionRow, MachineRow, TokenRow, ready_token
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import EndIfLast, WriteOutbox
@@ -105,13 +105,13 @@ class Application:
             token.state = "held"
             return
         token.state = "ready"
-        self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+        self.ready.append(ready_token(token))
 
     def end_pause(self, event: NewEvent) -> None:
         self.record(event)
         for token in resume_execution(self.execution, self.rows, self.now):
             if token.state == "ready":
-                self.ready.append(ReadyToken(token.id, token.execution, token.queue, token.priority))
+                self.ready.append(ready_token(token))
             elif token.due is not None:
                 self.due(token.due)
 

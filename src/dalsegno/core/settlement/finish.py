@@ -78,6 +78,6 @@ def _make_independent(work: Application, token: TokenRow) -> None:
         token.state, token.ready_at = "ready", now
     rows.move_token(token, new.id)
     if token.state == "ready":
-        work.ready.append(ReadyToken(token.id, new.id, token.queue, token.priority))
+        work.ready.append(ReadyToken(token.id, new.id, token.queue, token.priority, token.node))
     named = msgspec.json.encode({"execution": new.id})
     work.record(NewEvent("TaskHandedOver", token.node, token.scope, now, named, token.id))

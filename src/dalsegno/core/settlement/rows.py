@@ -186,7 +186,7 @@ def barrier_view(row: BarrierRow) -> BarrierView:
 
 
 def ready_token(row: TokenRow) -> ReadyToken:
-    return ReadyToken(row.id, row.execution, row.queue, row.priority)
+    return ReadyToken(row.id, row.execution, row.queue, row.priority, row.node)
 
 
 def lease_of(token: TokenRow, execution: ExecutionRow) -> Lease:

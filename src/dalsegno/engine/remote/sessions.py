@@ -36,7 +36,7 @@ from dalsegno.errors import LeaseLost, NotFound, OperatorError, QueueRefused, Un
 from dalsegno.model.failure import Failure
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.token import Lease, TokenView
-from dalsegno.model.transition import Outcome, ReadyToken, Stale
+from dalsegno.model.transition import Outcome, Stale, handed_back
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.task_transport import TaskCopy
@@ -419,8 +419,7 @@ class RemoteLeases:
     async def hand_back(self, owner: str, leases: Sequence[Lease], *, lost: bool = False) -> None:
         """Make tokens ready again. A loss is counted only with ``lost``."""
         await self.ledger.release(owner, leases, lost=lost)
-        ready = [ReadyToken(each.token, each.execution, each.queue, each.priority) for each in leases]
-        await self.broker.announce(ready)
+        await self.broker.announce(handed_back(leases))
 
     def later(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(self._told(work))

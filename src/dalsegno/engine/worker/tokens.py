@@ -33,7 +33,7 @@ from dalsegno.errors import BadConfiguration, CodeMissing, InternalError, Operat
 from dalsegno.model.effect import SpawnToken
 from dalsegno.model.execution import ExecutionKind
 from dalsegno.model.token import Lease, NewToken, python_queue, with_handed_over
-from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition
+from dalsegno.model.transition import Applied, Outcome, ReadyToken, Refused, Transition, handed_back
 from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 
@@ -229,7 +229,7 @@ class TokenReleaser:
 
     async def _release(self, name: str, leases: Sequence[Lease], announce: Announce) -> None:
         leases = with_handed_over(leases)
-        ready = _ready(leases)
+        ready = handed_back(leases)
         outage, these_leases = self._committer.outage, object()
         pause = Pause(BROKEN_PAUSE, LONGEST_PAUSE)
         try:
@@ -346,7 +346,7 @@ class TokenReleaser:
         leases = with_handed_over(leases)
         try:
             await self._ledger.release(name, leases)
-            await self._broker.offer(_ready(leases))
+            await self._broker.offer(handed_back(leases))
         except StoreLost:
             return
         except OperatorError as error:
@@ -384,10 +384,6 @@ class BackoffCounter:
 
     def forget(self, token: str) -> None:
         self.known.pop(token, None)
-
-
-def _ready(leases: Sequence[Lease]) -> list[ReadyToken]:
-    return [ReadyToken(lease.token, lease.execution, lease.queue, lease.priority) for lease in leases]
 
 
 def _loses_wake_up(lease: Lease) -> bool:

@@ -24,7 +24,7 @@ IS_PLAIN, IS_LEASED, WOKEN = 3, 4, 5
 for a claim, and like there read by position.
 """
 READY_AT = WOKEN + 12
-READY = operator.itemgetter(0, 1, 7, 8)
+READY = operator.itemgetter(0, 1, 7, 8, 5)
 """The columns of a ReadyToken among those of a lease."""
 AHEAD = 0.003
 """Seconds, about the duration of a wake. What comes due during it is leased with it and given to the worker at its

@@ -183,10 +183,10 @@ WHERE slot_holder.execution = ANY ($1::bigint[]);
 
 -- :name first_in_lines
 -- The lines of these keys, and the first token in each.
-SELECT line.key, token.id, flight.id, line.queue, token.priority
+SELECT line.key, token.id, flight.id, line.queue, token.priority, token.node
 FROM line
 CROSS JOIN LATERAL (
-    SELECT first.id, first.execution, first.priority
+    SELECT first.id, first.execution, first.priority, first.node
     FROM token AS first
     WHERE first.state = 'ready' AND first.queue = line.queue AND first.limit_key = line.key
       AND (CASE WHEN first.losses >= 3 THEN 1 ELSE 0 END) = 0

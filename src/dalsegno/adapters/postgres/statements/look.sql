@@ -216,7 +216,7 @@ LEFT JOIN flight ON flight.id = asked.id
 ORDER BY asked.place;
 
 -- :name ready
-SELECT token.id, flight.id, queue, token.priority
+SELECT token.id, flight.id, queue, token.priority, node
 FROM flight
 JOIN token ON token.execution = flight.number
 WHERE flight.id = $1 AND token.state = 'ready'

@@ -143,8 +143,7 @@ class LimitWorkspace(MachineWorkspace):
         return self.first_in_lines(key)
 
     def first_in_lines(self, key: str) -> list[ReadyToken]:
-        found = self.connection.execute(SQL["limits.lines_of"], (key,))
-        return [ReadyToken(token, execution, queue, priority) for queue, token, execution, priority in found]
+        return [ReadyToken(*row) for row in self.connection.execute(SQL["limits.lines_of"], (key,))]
 
     def release_slots(self, execution: str) -> Collection[str]:
         if not self.has_limits():

@@ -57,7 +57,7 @@ LIMIT ?;
 
 -- :name lines_of
 -- The lines of a key, and the first token in each.
-SELECT line.queue, token.id, flight.id, token.priority
+SELECT token.id, flight.id, line.queue, token.priority, token.node
 FROM line
 JOIN token ON token.number = (
     SELECT number

@@ -153,7 +153,7 @@ WHERE token.state = 'leased' AND token.fence = json_extract(wanted.value, '$[2]'
 );
 
 -- :name ready_of
-SELECT token.id, flight.id, queue, token.priority
+SELECT token.id, flight.id, queue, token.priority, node
 FROM flight
 JOIN token ON token.execution = flight.number
 WHERE flight.id = ? AND token.state = 'ready'

@@ -385,10 +385,10 @@ class LedgerReconciling(Topic):
         await stack.apply(start(RUN, token("a", priority=2), token("b", queue="gpu"), token("c", due=9e9)))
 
         ready = await stack.ledger.ready(RUN)
-        assert set(ready) == {ReadyToken("a", RUN, "default", 2), ReadyToken("b", RUN, "gpu", 0)}
+        assert set(ready) == {ReadyToken("a", RUN, "default", 2, "a"), ReadyToken("b", RUN, "gpu", 0, "b")}
 
         await stack.claim(queues=["gpu"])
-        assert await stack.ledger.ready(RUN) == (ReadyToken("a", RUN, "default", 2),)
+        assert await stack.ledger.ready(RUN) == (ReadyToken("a", RUN, "default", 2, "a"),)
 
 
 class LedgerCancelling(Topic):

@@ -113,7 +113,7 @@ class LedgerLostWorkers(Topic):
 
         lost = await lose(stack)
 
-        assert lost == (ReadyToken("a", RUN, "default", 0),)
+        assert lost == (ReadyToken("a", RUN, "default", 0, "a"),)
         lease = (await stack.take("w2"))["a"]
         assert (lease.losses, lease.attempt) == (1, 1)
 

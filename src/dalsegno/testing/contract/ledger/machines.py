@@ -168,7 +168,7 @@ class LedgerCompletions(Topic):
         machine = await machine_of(stack)
         assert (machine.inbox, machine.read) == (1, 0)
         assert machine.completions == (Completion(1, True, b"42", 1),)
-        assert applied.ready == (ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY),)
+        assert applied.ready == (ReadyToken(resume_id(1), RUN, SYSTEM_QUEUE, RESUME_PRIORITY, RESUME_NODE),)
 
     async def test_completions_are_numbered_in_the_order_of_their_commits(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"), task("t2"), task("t3"), need=9)
@@ -454,7 +454,7 @@ class LedgerHandOver(Topic):
 
         [applied] = await stack.apply(step(lease, save(1, reachable=()), end()))
 
-        assert applied.ready == (ReadyToken("t1", T1, "default", 0),)
+        assert applied.ready == (ReadyToken("t1", T1, "default", 0, "charge"),)
         assert await stack.ledger.ready(T1) == applied.ready
         [claimed] = await stack.claim()
         assert (claimed.token, claimed.execution, claimed.execution_kind) == ("t1", T1, "task")
@@ -482,7 +482,7 @@ class LedgerHandOver(Topic):
 
         found = (await stack.tokens(T1))["t1"]
         assert (found.state, found.owner, found.fence) == ("leased", "w2", lease.fence)
-        assert await stack.ledger.expire(dead=["w2"]) == (ReadyToken("t1", T1, "default", 0),)
+        assert await stack.ledger.expire(dead=["w2"]) == (ReadyToken("t1", T1, "default", 0, "charge"),)
         [again] = await stack.claim()
         assert (again.execution, again.losses, again.fence) == (T1, 1, lease.fence + 1)
 
@@ -495,7 +495,7 @@ class LedgerHandOver(Topic):
         await end_script(stack)
         stack.clock.advance(5)
 
-        assert (await stack.ledger.wake()).ready == (ReadyToken("t1", T1, "default", 0),)
+        assert (await stack.ledger.wake()).ready == (ReadyToken("t1", T1, "default", 0, "charge"),)
         [again] = await stack.claim()
         assert (again.execution, again.attempt, again.data) == (T1, 2, b"again")
 
@@ -509,8 +509,8 @@ class LedgerHandOver(Topic):
 
         assert (applied.kept, applied.ended) == ((), "COMPLETED")
         assert set(applied.ready) == {
-            ReadyToken("t1", T1, "default", 0),
-            ReadyToken("t2", T2, "default", 0),
+            ReadyToken("t1", T1, "default", 0, "charge"),
+            ReadyToken("t2", T2, "default", 0, "charge"),
         }
         assert {claimed.execution for claimed in await stack.claim()} == {T1, T2}
 
@@ -521,7 +521,7 @@ class LedgerHandOver(Topic):
 
         [applied] = await stack.apply(step(lease, save(1, reachable=()), task("t1"), end()))
 
-        assert applied.ready == (ReadyToken("t1", T1, "default", 0),)
+        assert applied.ready == (ReadyToken("t1", T1, "default", 0, "charge"),)
         assert [claimed.execution for claimed in await stack.claim()] == [T1]
 
     async def test_only_unfinished_tasks_are_handed_over(self, stack: ContractStack) -> None:

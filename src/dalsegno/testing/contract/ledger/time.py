@@ -48,7 +48,7 @@ class LedgerTimers(Topic):
 
         stack.clock.advance(0.5)
         woken = await stack.ledger.wake()
-        assert woken.ready == (ReadyToken("a", RUN, "default", 0),)
+        assert woken.ready == (ReadyToken("a", RUN, "default", 0, "a"),)
         assert woken.next_due is None
         assert (await stack.take())["a"].reason == "timer"
 
@@ -283,7 +283,7 @@ class LedgerMovedTokens(Topic):
         [applied] = await stack.apply(step(lease, park=Park(stack.clock.now(), b"x", 2, queue="other")))
 
         assert applied.next_due == stack.clock.now()
-        assert (await stack.ledger.wake()).ready == (ReadyToken("a", RUN, "other", 0),)
+        assert (await stack.ledger.wake()).ready == (ReadyToken("a", RUN, "other", 0, "a"),)
         assert await stack.claim() == []
         [moved] = await stack.claim(queues=("other",))
         assert (moved.token, moved.queue, moved.attempt, moved.data) == ("a", "other", 2, b"x")
@@ -319,7 +319,7 @@ class LedgerHurriedTokens(Topic):
 
         [applied] = await stack.apply(hurry("a"))
 
-        assert applied.ready == (ReadyToken("a", RUN, "default", 0),)
+        assert applied.ready == (ReadyToken("a", RUN, "default", 0, "a"),)
         lease = (await stack.take())["a"]
         assert (lease.reason, lease.attempt, lease.data) == ("timer", 1, b"{}")
         stack.clock.advance(301)
