@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from dalsegno.app import App
 from dalsegno.core.wire.statuses import INLINE
 from dalsegno.engine.settings import EngineSettings
 from dalsegno.engine.wire import publishing
+from dalsegno.ports.messages import Claims
 from dalsegno.ports.node import NodeError
 from tests.servers.sqlite import empty_sqlite
 from tests.waiting import come_about
@@ -305,6 +306,36 @@ async def test_a_process_that_works_alone_publishes_a_commit_before_its_successo
     await master.completion("e1")
     assert ("n20", "success") in told[21]
     assert len(master.publisher.messages) == 61
+
+
+async def test_what_a_process_that_works_alone_starts_is_claimed_with_its_start(
+    master: Master, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing_of = master.engine.publishing
+    assert publishing_of is not None
+    await come_about(lambda: publishing_of._may_keep, "it works alone")
+    claimed: list[str] = []
+    claim = publishing_of.publications.claim
+
+    async def note(owner: str, executions: Sequence[str], seconds: float) -> Claims:
+        claimed.extend(executions)
+        return await claim(owner, executions, seconds)
+
+    monkeypatch.setattr(publishing_of.publications, "claim", note)
+    await master.engine.client.deploy(LINEAR | {"name": "checkout"})
+    names = [await master.engine.client.start("checkout", {"n": 1}) for _ in range(3)]
+    await master.send(message("adopted", "start", LINEAR))
+    for name in (*names, "adopted"):
+        done = await master.completion(name)
+        assert [body["workflow_id"] for body in (*master.statuses(name), done)] == [done["workflow_id"]] * 5
+        assert [node for node, _ in master.told(name)] == ["a", "a", "b", "b", ""]
+    assert claimed == []
+    marks = publishing_of.publications
+
+    async def are_gone() -> bool:
+        return (await marks.claim("another", [*names, "adopted"], 1)).held == set()
+
+    await come_about(are_gone, "the marks are removed")
 
 
 async def test_what_others_change_is_found_while_an_execution_is_kept(tmp_path: Path) -> None:

@@ -334,6 +334,10 @@ class Definitions:
         known = self._scripts.get(hash) or self._programs.get(hash)
         return known.definition.name if known is not None else (await self._stored(hash)).name
 
+    def known(self, hash: str) -> Program | None:
+        """Return a program that this process has loaded, without reading the store."""
+        return self._programs.get(hash)
+
     async def by_hash(self, hash: str) -> Program:
         program = self._programs.get(hash)
         if program is None:

@@ -211,6 +211,7 @@ class Engine:
             return None
         publishing = Publishing(self.client, publisher, publications, worker_name(), self._works_alone)
         publishing.outage = self.outage
+        self.client.launcher.publisher = publishing.publisher_of
         return publishing
 
     async def _works_alone(self) -> bool:

@@ -50,6 +50,9 @@ class NewExecution(Struct, frozen=True):
     """Content of the outbox entry ``ended`` that its ending leaves; None: no entry."""
     publishes: bool = False
     """Its statuses and its completion are published: its creation leaves a mark of how far that has come."""
+    publisher: str | None = None
+    published_until: float | None = None
+    """The process that publishes them from the start, and the time until which no other one does."""
 
 
 class Ending(Struct, frozen=True, gc=False):

@@ -256,8 +256,8 @@ class MemoryStore:
     def take_order(self, entry: str) -> None:
         self.outbox.pop(entry, None)
 
-    def add_publication(self, execution: str) -> None:
-        self.publications.setdefault(execution, PublicationRow())
+    def add_publication(self, execution: str, owner: str | None, until: float | None) -> None:
+        self.publications.setdefault(execution, PublicationRow(0, owner, until or 0.0))
 
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None

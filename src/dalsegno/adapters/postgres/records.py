@@ -163,7 +163,7 @@ def _settle(number: asyncio.Future[int], answer: int | BaseException) -> None:
 
 
 class PostgresPublications:
-    """Every call is one statement."""
+    """Every call is one statement; where there are new events, another one reads them."""
 
     def __init__(self, store: PostgresStore) -> None:
         self.store = store
@@ -184,11 +184,12 @@ class PostgresPublications:
 
     async def news(self, after: Mapping[str, int], limit: int = 1000) -> dict[str, News]:
         # First whether a history is complete: events that are read later are then up to its end.
-        names = list(after)
-        found = {row[0]: _news(*row[1:]) for row in await self.store.fetch("publications.heads", names)}
-        numbers = list(after.values())
-        for name, *event in await self.store.fetch("publications.events", names, numbers, limit):
-            if name in found:
+        heads = await self.store.fetch("publications.heads", list(after), list(after.values()))
+        found = {name: _news(*head) for name, *head, _ in heads}
+        names = [head[0] for head in heads if head[-1]]
+        if names:
+            numbers = [after[name] for name in names]
+            for name, *event in await self.store.fetch("publications.events", names, numbers, limit):
                 found[name].events.append(Event(name, *event))
         return found
 

@@ -229,7 +229,7 @@ def _create(effect: CreateExecution, rows: Workspace, now: float) -> ExecutionRo
     )
     rows.create_execution(execution, new)
     if new.publishes:
-        rows.add_publication(new.id)
+        rows.add_publication(new.id, new.publisher, new.published_until)
     if new.kind in SCRIPTED:
         rows.save_machine(MachineRow(new.id))
     return execution

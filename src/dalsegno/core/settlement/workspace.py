@@ -122,8 +122,8 @@ class Workspace(Protocol):
 
     def take_order(self, entry: str) -> None: ...
 
-    def add_publication(self, execution: str) -> None:
-        """Add the mark of how far the execution's statuses are published: nothing of it is."""
+    def add_publication(self, execution: str, owner: str | None, until: float | None) -> None:
+        """Add the mark of how far the execution's statuses are published: not at all. ``owner`` has claimed it."""
 
     def add_event(
         self, execution: str, seq: int, event: NewEvent, arrived: int | None, expected: int | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -298,7 +299,13 @@ def _ending(event: Event) -> tuple[CompletionName, dict[str, Any] | None]:
 
 
 def utc_text(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    seconds, milliseconds = divmod(round(at * 1_000_000) // 1000, 1000)
+    return f"{_to_seconds(seconds)}.{milliseconds:03}Z"
+
+
+@lru_cache(maxsize=64)
+def _to_seconds(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 class Names(Struct, frozen=True):
@@ -315,34 +322,51 @@ def names_of(statuses: Statuses, execution: str, workflow: str) -> Names:
 encode = msgspec.json.Encoder().encode
 
 
+class StatusMessage(Struct, frozen=True, omit_defaults=True):
+    """The JSON object of a status. What has no default is in every message."""
+
+    workflow_id: str
+    execution_id: str
+    node_id: str
+    node_name: str
+    status: StatusName
+    output: Raw | None
+    error: dict[str, Any] | None
+    executed_at: str
+    duration_ms: int
+    lineage_stack: list[dict[str, Any]] | None = None
+    from_node: str | None = None
+    attempt: int | None = None
+    details: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
 def status_body(names: Names, statuses: Statuses, status: Status, output: Raw | None) -> bytes:
     """Return the message of a status. ``output`` is what its reference names."""
     node = statuses.plan.nodes.get(status.node)
-    fields: dict[str, Any] = {
-        "workflow_id": names.workflow_id,
-        "execution_id": names.execution_id,
-        "node_id": status.node,
-        "node_name": node.name if node is not None else status.node,
-        "status": status.status,
-        "output": output if output is not None else status.output,
-        "error": status.error,
-        "executed_at": utc_text(status.at),
-        "duration_ms": round(status.duration * 1000),
-    }
-    if status.scope:
-        fields["lineage_stack"] = statuses.lineage(status.scope)
-    if node is not None and (sender := only_sender(node)) is not None:
-        fields["from_node"] = sender
-    if status.attempt is not None:
-        fields["attempt"] = status.attempt
-    if status.details is not None:
-        fields["details"] = status.details
-    if status.resume_at is not None:
-        fields["metadata"] = {"resume_at": status.resume_at}
-    return encode(fields)
+    return encode(
+        StatusMessage(
+            names.workflow_id,
+            names.execution_id,
+            status.node,
+            node.name if node is not None else status.node,
+            status.status,
+            output if output is not None else status.output,
+            status.error,
+            utc_text(status.at),
+            round(status.duration * 1000),
+            statuses.lineage(status.scope) if status.scope else None,
+            only_sender(node) if node is not None else None,
+            status.attempt,
+            status.details,
+            {"resume_at": status.resume_at} if status.resume_at is not None else None,
+        )
+    )
 
 
 def only_sender(node: Node) -> str | None:
+    if len(node.in_edges) == 1:
+        return node.in_edges[0].src
     senders = {edge.src for edge in node.in_edges}
     return senders.pop() if len(senders) == 1 else None
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Raw
@@ -341,6 +341,10 @@ class LocalWorker(Protocol):
         """Give up a name under which tokens may be leased that the worker does not know of."""
 
 
+Publisher: TypeAlias = tuple[str | None, float | None]
+NOBODY: Publisher = (None, None)
+
+
 class Launcher:
     def __init__(self, stored: StoredExecutions) -> None:
         self.stored = stored
@@ -350,6 +354,8 @@ class Launcher:
         """Receives due times that no commit of this process reports."""
         self.announce: Callable[[str], None] = lambda execution: None
         """Called with the id of every execution that is about to be created."""
+        self.publisher: Callable[[CreateExecution], Publisher] = lambda created: NOBODY
+        """Returns who publishes an execution from its start, and until when no other process does."""
 
     async def start(
         self,
@@ -422,9 +428,10 @@ class Launcher:
         it can.
         """
         if options is not None and options.connection is not None:
-            return await self._commit_with_the_caller(options.connection, self._published(transition))
+            transition = self._published(transition, lambda created: NOBODY)
+            return await self._commit_with_the_caller(options.connection, transition)
         self.announce(new.id)
-        transition = self._published(transition)
+        transition = self._published(transition, self.publisher)
         worker = self.worker
         kept: list[NewToken] = []
         if worker is not None:
@@ -438,16 +445,18 @@ class Launcher:
             transition, wait_for_store=False, then=then, workflow=new.workflow
         )
 
-    def _published(self, transition: Transition) -> Transition:
+    def _published(self, transition: Transition, who: Callable[[CreateExecution], Publisher]) -> Transition:
         """Return a start that leaves a mark of what is published, if this stack publishes what graphs do."""
         first = transition.effects[0]
         if self.stored.stack.publisher is None or not isinstance(first, CreateExecution):
             return transition
         if first.execution.kind != "graph":
             return transition
-        made = msgspec.structs.replace(
-            first, execution=msgspec.structs.replace(first.execution, publishes=True)
+        publisher, until = who(first)
+        new = msgspec.structs.replace(
+            first.execution, publishes=True, publisher=publisher, published_until=until
         )
+        made = msgspec.structs.replace(first, execution=new)
         return msgspec.structs.replace(transition, effects=(made, *transition.effects[1:]))
 
     async def _commit_with_the_caller(self, connection: Any, transition: Transition) -> Outcome:

@@ -48,6 +48,8 @@ class Followed:
             made = self.statuses.add(event)
             if event.seq > self.confirmed:
                 self.unsent += made
+        if (workflow := self.statuses.workflow_id) and workflow != self.names.workflow_id:
+            self.names = Names(workflow, self.execution)
 
     def may_be_sent(self) -> bool:
         """Return True if the statuses at hand contain everything their messages need: no output is stored apart."""

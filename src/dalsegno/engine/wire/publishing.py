@@ -3,8 +3,9 @@
 - A durable mark per execution says how far the broker has confirmed. What is not confirmed is published again from
   there, with the same ids, by whichever process claims the mark next.
 - One process publishes an execution at a time, so its messages leave in the order of its history.
-- A process that runs all steps alone keeps what it has claimed, and publishes each of its commits at once, before what
-  the commit makes ready is announced. Everything else is published in rounds, from the stored history.
+- A process that runs all steps alone claims what it starts in the commit of the start, keeps what it has claimed, and
+  publishes each of its commits at once, before what the commit makes ready is announced. Everything else is published
+  in rounds, from the stored history.
 - The completion leaves once every earlier status is confirmed. What the ending called off is in the history only after
   the sweep, which is asked for at once.
 """
@@ -27,6 +28,7 @@ from dalsegno.core.wire.adoption import WORKFLOW_ID
 from dalsegno.core.wire.statuses import (
     INLINE,
     Completion,
+    Names,
     Status,
     Statuses,
     completion_body,
@@ -40,7 +42,9 @@ from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.wire.followed import Followed, Sent
 from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.definition import is_adopted_name
+from dalsegno.model.effect import CreateExecution
 from dalsegno.model.event import Event
+from dalsegno.model.execution import NewExecution
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.messages import Claims, News, OutgoingMessage, Publications, Publisher
@@ -147,8 +151,19 @@ class Publishing:
             self._due[execution] = 0.0
         self._wake.set()
 
+    def publisher_of(self, created: CreateExecution) -> tuple[str | None, float | None]:
+        """Return this process and a time if it publishes an execution from its start: no claim is needed then."""
+        if not self._may_keep or created.pending or len(self._kept) >= KEPT:
+            return None, None
+        if self.stored.definitions.known(created.execution.definition) is None:
+            return None, None
+        return self.owner, created.execution.created_at + CLAIM_SECONDS
+
     def committed(self, transition: Transition, applied: Applied) -> None:
         """Publish what a commit of this process has changed: at once, or with the next round."""
+        first = transition.effects[0] if transition.effects else None
+        if type(first) is CreateExecution and first.execution.publisher == self.owner:
+            self._keep_from_its_start(first.execution)
         followed = self._kept.get(transition.execution)
         if followed is not None:
             try:
@@ -159,6 +174,16 @@ class Publishing:
                 self._forget(transition.execution)
         if has_news(transition, applied):
             self.notice(transition.execution)
+
+    def _keep_from_its_start(self, new: NewExecution) -> None:
+        program = self.stored.definitions.known(new.definition)
+        if program is None or new.published_until is None or len(self._kept) >= KEPT:
+            return
+        statuses = Statuses(program.plan)
+        names = names_of(statuses, new.id, workflow_id(new.workflow, new.tags))
+        followed = self._remember(new.id, statuses, names, new.priority)
+        left = new.published_until - self.ledger.now()
+        self._keep(followed, asyncio.get_running_loop().time() + left - CLAIM_SECONDS)
 
     def _publish_at_once(self, followed: Followed, events: Sequence[Event]) -> bool:
         """Publish the events of a commit; return False if there is more to do."""
@@ -410,7 +435,6 @@ class Publishing:
     async def _fill(self, parcel: Parcel, mark: int, news: News) -> None:
         followed = await self._follow(parcel.execution, mark, news)
         followed.add(news.events)
-        followed.names = names_of(followed.statuses, parcel.execution, _workflow_id(news))
         parcel.statuses = followed.unsent[:MOST_MESSAGES]
         parcel.messages = [await self._message(followed, status) for status in parcel.statuses]
         if len(news.events) >= PAGE or len(followed.unsent) > MOST_MESSAGES:
@@ -430,15 +454,19 @@ class Publishing:
         if known is None:
             program = await self.stored.definitions.by_hash(news.definition)
             statuses = Statuses(program.plan)
-            names = names_of(statuses, execution, news.workflow)
-            priority = max(0, min(news.priority, HIGHEST_PRIORITY))
-            known = Followed(execution, statuses, names, priority, traceparent(execution))
-            self._followed[execution] = known
-            while len(self._followed) > KEPT:
-                self._kept.pop(self._followed.popitem(last=False)[0], None)
+            names = names_of(statuses, execution, workflow_id(news.workflow, news.tags))
+            known = self._remember(execution, statuses, names, news.priority)
         self._followed.move_to_end(execution)
         known.continue_from(mark)
         return known
+
+    def _remember(self, execution: str, statuses: Statuses, names: Names, priority: int) -> Followed:
+        priority = max(0, min(priority, HIGHEST_PRIORITY))
+        followed = Followed(execution, statuses, names, priority, traceparent(execution))
+        self._followed[execution] = followed
+        while len(self._followed) > KEPT:
+            self._kept.pop(self._followed.popitem(last=False)[0], None)
+        return followed
 
     # -- messages ---------------------------------------------------------------------------------------------
 
@@ -487,8 +515,6 @@ def _status_message(followed: Followed, status: Status, output: Raw | None) -> O
     )
 
 
-def _workflow_id(news: News) -> str:
+def workflow_id(workflow: str, tags: Sequence[tuple[str, str]]) -> str:
     """Return the workflow id in the messages of an execution that no message has started: a rerun keeps the tags."""
-    return (
-        dict(news.tags).get(WORKFLOW_ID, news.workflow) if is_adopted_name(news.workflow) else news.workflow
-    )
+    return dict(tags).get(WORKFLOW_ID, workflow) if is_adopted_name(workflow) else workflow

@@ -137,6 +137,19 @@ class PublicationMarks(Topic):
         claims = await stack.publications.claim("p1", [RUN, "other", "absent"], 10)
         assert (claims.marks, claims.held) == ({RUN: 0}, set())
 
+    async def test_l2_whole_with_the_claim_of_the_process_that_starts_a_published_execution(
+        self, stack: ContractStack
+    ) -> None:
+        until = stack.clock.now() + 10
+        new = new_execution(publishes=True, publisher="p1", published_until=until)
+        await stack.apply(start(new, token("a")))
+        marks = stack.publications
+
+        assert (await marks.claim("p2", [RUN], 10)).held == {RUN}
+        assert (await marks.claim("p1", [RUN], 10)).marks == {RUN: 0}
+        stack.clock.advance(11)
+        assert (await marks.claim("p2", [RUN], 10)).marks == {RUN: 0}
+
     async def test_mark_is_held_by_one_process_until_it_is_confirmed(self, stack: ContractStack) -> None:
         await self.begin_published(stack)
         marks = stack.publications

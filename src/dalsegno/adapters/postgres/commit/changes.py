@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.adapters.postgres.commit import columns as runs
 from dalsegno.adapters.postgres.commit import columns as start_columns
 from dalsegno.adapters.postgres.commit.columns import (
+    Mark,
     Steps,
     changed_barrier,
     changed_token,
@@ -74,7 +75,7 @@ class Changes:
         self.signals: dict[Name, SignalRow] = {}
         self.outputs: dict[Name, bytes] = {}
         self.outbox: dict[str, tuple[str, str, bytes]] = {}
-        self.publications: list[str] = []
+        self.publications: list[Mark] = []
         """New executions whose statuses are published."""
         self.taken_orders: dict[str, None] = {}
         self.events: list[tuple[Any, ...]] = []

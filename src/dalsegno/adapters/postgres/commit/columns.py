@@ -236,6 +236,8 @@ class Steps:
 
 
 NewExecutions = Collection[tuple[Flight, NewExecution]]
+Mark = tuple[str, str | None, float | None]
+"""The mark of what is published of a new execution: its id, who has claimed it, and until when."""
 
 RECORD_SHAPE, FLIGHT_SHAPE = 11, 10
 """Columns that records and flights share with others."""
@@ -245,13 +247,13 @@ PATIENCE = "5s"
 """How long a start alone waits for another process that creates the same execution."""
 
 
-def starts(created: NewExecutions, published: Sequence[str]) -> list[Any]:
+def starts(created: NewExecutions, published: Sequence[Mark]) -> list[Any]:
     """Return the parameters of starts within a transaction, which has a lock timeout and writes the rest itself."""
     return _parameters(Steps(), created, {}, None, published)
 
 
 def starts_alone(
-    new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow], published: Sequence[str]
+    new: Steps, created: NewExecutions, machines: Mapping[int, MachineRow], published: Sequence[Mark]
 ) -> list[Any]:
     """Return the parameters of starts in one statement. ``new``: tokens, events and outputs."""
     return _parameters(new, created, machines, PATIENCE, published)
@@ -262,7 +264,7 @@ def _parameters(
     created: NewExecutions,
     machines: Mapping[int, MachineRow],
     patience: str | None,
-    published: Sequence[str],
+    published: Sequence[Mark],
 ) -> list[Any]:
     return [
         *new.additions(),
@@ -271,7 +273,7 @@ def _parameters(
         *columns((_machine(*entry) for entry in machines.items()), 15),
         *_tags(created),
         patience,
-        published,
+        *columns(published, 3),
     ]
 
 

@@ -410,8 +410,8 @@ class PostgresWorkspace(MachineWorkspace):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.setdefault(entry, (execution, topic, data))
 
-    def add_publication(self, execution: str) -> None:
-        self.changes.publications.append(execution)
+    def add_publication(self, execution: str, owner: str | None, until: float | None) -> None:
+        self.changes.publications.append((execution, owner, until))
 
     def is_owed(self, entry: str) -> bool:
         try:

@@ -44,16 +44,21 @@ JOIN mine ON mine.execution = given.execution
 WHERE publication.execution = given.execution AND NOT given.execution = ANY ($4::text[]);
 
 -- :name heads
--- What completions contain besides the events; the context only once the history is complete.
-SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END
+-- What completions contain besides the events; the context only once the history is complete. And whether there are
+-- events after the numbers $2.
+SELECT id, workflow, definition, kind, state, priority, tags, is_told, CASE WHEN is_told THEN context END, EXISTS (
+    SELECT 1
+    FROM event
+    WHERE event.execution = found.number AND event.seq > found.after
+)
 FROM (
-    SELECT execution.*, ended_at IS NOT NULL AND NOT EXISTS (
+    SELECT execution.*, wanted.after, ended_at IS NOT NULL AND NOT EXISTS (
         SELECT 1
         FROM token
         WHERE token.execution = execution.number AND token.state <> 'consumed'
     ) AS is_told
-    FROM execution
-    WHERE id = ANY ($1::text[])
+    FROM unnest($1::text[], $2::integer[]) AS wanted (id, after)
+    JOIN execution ON execution.id = wanted.id
 ) AS found;
 
 -- :name events

@@ -371,7 +371,7 @@ WITH
 -- `open_start`), for which the insert would wait. The lock that shows this is only tried and released: so many
 -- would fill the server's lock table. In the order of their ids, so that two processes that start the same ones do
 -- not deadlock. The wait is limited to $86, or without it by the transaction around it. Those of $87 have a mark: their
--- statuses are published, and none is yet.
+-- statuses are published, and none is yet. Until $89 only the process $88 publishes them.
 WITH
 -- :include given_steps
 , held AS (
@@ -419,10 +419,10 @@ WITH
     WHERE (given.execution IN (SELECT held.id FROM held)) IS TRUE
     ON CONFLICT DO NOTHING
 ), marked AS (
-    INSERT INTO publication (execution)
-    SELECT held.id
-    FROM held
-    WHERE held.id = ANY ($87::text[])
+    INSERT INTO publication (execution, owner, until)
+    SELECT given.*
+    FROM unnest($87::text[], $88::text[], $89::float8[]) AS given (execution, owner, until)
+    WHERE (given.execution IN (SELECT held.id FROM held)) IS TRUE
     ON CONFLICT DO NOTHING
 ),
 -- :include held_additions

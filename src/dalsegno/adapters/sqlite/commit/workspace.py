@@ -486,8 +486,8 @@ class SqliteWorkspace(LimitWorkspace):
     def add_outbox(self, execution: str, entry: str, topic: str, data: bytes) -> None:
         self.changes.outbox.append((entry, execution, topic, data))
 
-    def add_publication(self, execution: str) -> None:
-        self.changes.publications.append((execution,))
+    def add_publication(self, execution: str, owner: str | None, until: float | None) -> None:
+        self.changes.publications.append((execution, owner, until))
 
     def is_owed(self, entry: str) -> bool:
         if entry in self.changes.taken_orders:

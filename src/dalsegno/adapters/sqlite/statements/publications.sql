@@ -1,7 +1,7 @@
 -- How far the statuses of executions are published.
 
 -- :name add
-INSERT OR IGNORE INTO publication (execution) VALUES (?);
+INSERT OR IGNORE INTO publication (execution, owner, until) VALUES (?, ?, ?);
 
 -- :name known
 -- Those of a JSON list of ids that have a mark, and whether it is free for this owner now.
