@@ -138,6 +138,19 @@ async def test_more_announced_tokens_than_slots_are_taken_by_priority(opened: Op
 
 
 @pytest.mark.usefixtures("no_looks")
+async def test_announced_tokens_leave_a_slot_to_what_nobody_has_announced(
+    opened: Open, redis_url: str
+) -> None:
+    """A token of higher priority whose announcement was lost does not wait until nothing is announced any more."""
+    one, other = await opened(redis_url), await opened(redis_url)
+    task = await waiting(other, one, limit=1)
+    [outcome] = await one.ledger.commit([start("lost", token("low"), token("unknown", priority=7))])
+    assert isinstance(outcome, Applied)
+    await one.broker.announce([each for each in outcome.ready if each.token == "low"])
+    assert await taken(task) == ["unknown"]
+
+
+@pytest.mark.usefixtures("no_looks")
 async def test_nothing_is_sent_while_nobody_waits(
     opened: Open, redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

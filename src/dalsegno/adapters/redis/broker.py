@@ -224,15 +224,15 @@ class RedisBroker:
     # -- announcements of other processes ---------------------------------------------------------------------
 
     async def _lease_named(self, worker: str, queues: frozenset[str], limit: int) -> list[Lease]:
-        """Lease what other processes announced. If that is more than was asked for, the ledger decides what comes
-        first, as among everything that is ready.
+        """Lease what other processes announced, if it leaves room for what nobody has announced; else the ledger
+        decides what comes first among everything that is ready.
         """
         if not self._named:
             return []
         named = [each for each in self._named.values() if each.queue in queues]
         for token in named:
             del self._named[token.token]
-        return await self.ledger.lease(worker, named) if 0 < len(named) <= limit else []
+        return await self.ledger.lease(worker, named) if 0 < len(named) < limit else []
 
     def _received(self, queue: str, tokens: Sequence[ReadyToken]) -> None:
         """Receive an entry. One that came when no worker waits here any more goes back, if another process waits."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,23 +65,43 @@ class RedisPresence:
         self.connection.send("EXPIRE", key, LASTS)
 
 
-async def living_workers(connection: RedisConnection, *, ours: bool = False) -> list[ForeignWorker]:
-    """Return the workers that have a key: those of other programs, or with ``ours`` all."""
-    keys = []
+class WorkersOfOthers:
+    """Finds the living workers of other programs. A key that was found to be one of ours is not read again."""
+
+    def __init__(self, connection: RedisConnection) -> None:
+        self.connection = connection
+        self._ours: set[bytes] = set()
+
+    async def living(self) -> list[ForeignWorker]:
+        keys = await _keys(self.connection)
+        self._ours.intersection_update(keys)
+        found = await _read(self.connection, [key for key in keys if key not in self._ours])
+        self._ours.update(key for key, worker in found.items() if OURS in worker.info)
+        others = [worker for key, worker in found.items() if key not in self._ours]
+        return sorted(others, key=lambda each: each.id)
+
+
+async def _keys(connection: RedisConnection) -> list[bytes]:
+    keys: list[bytes] = []
     async for key in connection.client.scan_iter(match=f"{PREFIX}*", count=SCANNED, _type="HASH"):
         keys.append(key)
         if len(keys) >= MOST_WORKERS:
             break
+    return keys
+
+
+async def _read(connection: RedisConnection, keys: Sequence[bytes]) -> dict[bytes, ForeignWorker]:
+    if not keys:
+        return {}
     async with connection.client.pipeline(transaction=False) as pipeline:
         for key in keys:
             pipeline.hgetall(key)
-        read = await pipeline.execute() if keys else []
-    found = [
-        _worker(key.decode(errors="replace").removeprefix(PREFIX), fields)
+        read = await pipeline.execute()
+    return {
+        key: _worker(key.decode(errors="replace").removeprefix(PREFIX), fields)
         for key, fields in zip(keys, read, strict=True)
         if fields
-    ]
-    return sorted((each for each in found if ours or OURS not in each.info), key=lambda each: each.id)
+    }
 
 
 def _worker(id: str, fields: Mapping[bytes, bytes]) -> ForeignWorker:

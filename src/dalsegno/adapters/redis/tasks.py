@@ -30,7 +30,7 @@ from dalsegno.adapters.redis.errors import (
     expect_not_cancelled,
     is_missing_group,
 )
-from dalsegno.adapters.redis.presence import living_workers
+from dalsegno.adapters.redis.presence import WorkersOfOthers
 from dalsegno.ports.messages import DeadMessage
 from dalsegno.ports.stack import Measured
 from dalsegno.ports.task_transport import (
@@ -92,6 +92,7 @@ class RedisTasks:
         self._dead_letters = dead_letters
         self._hand_out: AsyncScript = connection.client.register_script(_script("hand_out_task"))
         self._remove: AsyncScript = connection.client.register_script(_script("remove_tasks"))
+        self._workers = WorkersOfOthers(connection)
         self._consumer = token_hex(8)
         self._drained = False
         self._task: asyncio.Task[None] | None = None
@@ -107,7 +108,7 @@ class RedisTasks:
 
     async def workers(self, queues: Sequence[str]) -> Sequence[ForeignWorker] | None:
         try:
-            return await living_workers(self.connection)
+            return await self._workers.living()
         except BROKEN as error:
             expect_not_cancelled()
             logger.debug("the workers in Redis cannot be read: %s", described(error))

@@ -37,11 +37,13 @@ logger = logging.getLogger("dalsegno.redis")
 TIMERS, PAYLOADS, PROCESSING = "scheduler:timers", "scheduler:payloads", "scheduler:processing"
 TURN = "wf:timers:turn"
 LOOK_EVERY = 0.5
-TURN_SECONDS = 4.0
+TURN_SECONDS = 4.5
 """A turn that is not renewed for this long ends."""
-RENEW_AFTER = 2.0
+RENEW_AFTER = 3.0
 STALE_SECONDS = 5.0
-LOOKS_PER_STALE_LOOK = 4
+LOOKS_PER_STALE_LOOK = 10
+FIRST_LOOKS, FIRST_LOOKS_PER_STALE_LOOK = 20, 4
+"""In its first looks a scheduler looks more often for what the one before it has claimed."""
 LATE_SECONDS = 5.0
 """Seconds after which a planted timer that is due and not claimed counts as late."""
 MOST_CLAIMED = 500
@@ -170,7 +172,8 @@ class RedisTimers:
         if number == 0:
             return True
         now = (time.time() + self._ahead) * 1000
-        if number % LOOKS_PER_STALE_LOOK == 0:
+        often = FIRST_LOOKS_PER_STALE_LOOK if number < FIRST_LOOKS else LOOKS_PER_STALE_LOOK
+        if number % often == 0:
             old = await self.connection.client.zrangebyscore(
                 PROCESSING, "-inf", now - STALE_SECONDS * 1000, start=0, num=1
             )
