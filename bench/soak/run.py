@@ -263,7 +263,14 @@ def report(chosen: argparse.Namespace, samples: list[Sample], found: dict[str, A
         print(f"shorter than {JUDGED_FROM} s: nothing is judged but losses")
     for line in wrong:
         print(line, file=sys.stderr)
+    print(f"verdict: {_verdict(len(wrong), judged=judged)}")
     return 1 if wrong else 0
+
+
+def _verdict(wrong: int, *, judged: bool) -> str:
+    if wrong:
+        return f"failed, {wrong} complaints"
+    return "passed, nothing is lost and nothing grows" if judged else "passed, nothing is lost"
 
 
 if __name__ == "__main__":

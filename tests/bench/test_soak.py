@@ -201,6 +201,7 @@ def test_seconds_of_it_over_a_broker_leave_nothing_behind(tmp_path: Path, broker
     )
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads((tmp_path / f"soak-{broker}.json").read_text())
+    assert "verdict: passed, nothing is lost\n" in done.stdout
     found, last = told["found"], told["samples"][-1]
     assert (found["failed"], found["started"], found["left"]) == (0, 200, {})
     others = {"rabbitmq": {"RabbitMQ", "rabbitmq worker"}, "redis": set()}[broker] | {"Redis", "redis worker"}
