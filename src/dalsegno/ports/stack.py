@@ -35,9 +35,9 @@ class Backlog:
     place: str
     kind: Kind
     messages: float
-    waiting: float = 0.0
-    """Seconds for which something has been waiting: the age of the oldest message where the server tells it, else the
-    time since this process last found the place empty.
+    waiting: float | None = 0.0
+    """Age of the oldest message in seconds. None: something waits, and neither the server nor the ledger tells since
+    when.
     """
 
 

@@ -1,16 +1,30 @@
-"""RabbitServer: RabbitMQ as ``doctor``, health and metrics see it."""
+"""RabbitServer: RabbitMQ as ``doctor``, health and metrics see it.
+
+RabbitMQ does not tell how old a message is unless it is consumed. The ledger knows since when the steps are ready whose
+messages wait in a queue; of other queues the age is not known.
+"""
 
 from __future__ import annotations
 
-import time
+import logging
 from collections.abc import Sequence
 
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.errors import NOT_FOUND, ChannelClosed
 from dalsegno.adapters.rabbitmq.broker import RabbitBroker
 from dalsegno.adapters.rabbitmq.tasks import RESULTS, RabbitTasks
-from dalsegno.adapters.rabbitmq.topology import COMPLETION, DEAD, EXECUTION, LADDER, NODE_STATUS
+from dalsegno.adapters.rabbitmq.topology import (
+    COMPLETION,
+    DEAD,
+    EXECUTION,
+    LADDER,
+    NODE_STATUS,
+    execution_queue_name,
+)
+from dalsegno.errors import OperatorError
 from dalsegno.ports.stack import Backlog, Kind, Measured
+
+logger = logging.getLogger("dalsegno.rabbitmq")
 
 
 class RabbitServer:
@@ -20,8 +34,6 @@ class RabbitServer:
         self.broker = broker
         self.tasks = tasks
         self.url = broker.sender.link.address.shown
-        self._filled: dict[str, float] = {}
-        """Since when each queue has not been found empty."""
 
     def connected(self) -> bool:
         return self.broker.sender.link.is_ready
@@ -61,8 +73,10 @@ class RabbitServer:
         connection = sender.link.connection
         if connection is None:
             return Measured((), figures, sender.unconfirmed)
+        depths = [(queue, kind, await _depth(connection, queue)) for queue, kind in self._places()]
+        ages = await self._ages() if any(depth for _, _, depth in depths) else {}
         backlogs = [
-            self._backlog(queue, kind, await _depth(connection, queue)) for queue, kind in self._places()
+            Backlog(queue, kind, depth, ages.get(queue) if depth else 0.0) for queue, kind, depth in depths
         ]
         return Measured(backlogs, figures, sender.unconfirmed)
 
@@ -78,12 +92,20 @@ class RabbitServer:
         places += [(name, "retries") for name, _ in LADDER]
         return places + [(name, "tasks") for name in self.tasks.queues()]
 
-    def _backlog(self, queue: str, kind: Kind, depth: int) -> Backlog:
-        now = time.monotonic()
-        if not depth:
-            self._filled.pop(queue, None)
-            return Backlog(queue, kind, 0)
-        return Backlog(queue, kind, depth, now - self._filled.setdefault(queue, now))
+    async def _ages(self) -> dict[str, float]:
+        """Return for how long the oldest step has been ready that travels through each queue."""
+        ledger = self.broker.ledger
+        try:
+            views = await ledger.queues()
+        except OperatorError as error:
+            logger.debug("the ages of messages are not known: %s", error)
+            return {}
+        now, ages = ledger.now(), dict[str, float]()
+        for view in views:
+            if view.oldest is not None:
+                queue = execution_queue_name(view.queue)
+                ages[queue] = max(now - view.oldest, ages.get(queue, 0.0))
+        return ages
 
 
 async def _depth(connection: Connection, queue: str) -> int:

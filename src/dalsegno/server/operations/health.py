@@ -115,9 +115,9 @@ async def _queues(services: ServerServices) -> Part:
     served = queues_of(living)
     unserved = sorted((view for view in waiting if view.queue not in served), key=lambda view: -view.ready)
     if not unserved:
-        return Part(name="queues", status="ok", detail="every queue with work has a worker")
-    now = ledger.now()
-    longest = max(now - view.oldest if view.oldest is not None else 0.0 for view in unserved)
+        detail = "every queue with work has a worker"
+        return Part(name="queues", status="ok", detail=detail, seconds=_longest_wait(waiting, ledger.now()))
+    longest = _longest_wait(unserved, ledger.now())
     declarations = services.client.declarations
     remote = [view for view in unserved if await remote_queue(declarations, living, view.queue) is not None]
     served_by_app = [view for view in unserved if view not in remote]
@@ -126,7 +126,12 @@ async def _queues(services: ServerServices) -> Part:
         sentences.append(
             f"no live worker serves {_listed(served_by_app)}; start one with `dalsegno worker{_flag(served_by_app)}`"
         )
-    return Part(name="queues", status="degraded", detail="; ".join(sentences), seconds=max(longest, 0.0))
+    return Part(name="queues", status="degraded", detail="; ".join(sentences), seconds=longest)
+
+
+def _longest_wait(queues: Sequence[QueueView], now: float) -> float:
+    """Return the age of the oldest step that is ready in one of the queues, over whichever broker it is announced."""
+    return max((max(now - view.oldest, 0.0) for view in queues if view.oldest is not None), default=0.0)
 
 
 def _listed(queues: Sequence[QueueView]) -> str:

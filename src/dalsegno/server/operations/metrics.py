@@ -191,12 +191,15 @@ class _Collector:
             "dalsegno_broker_messages", "Messages that wait in a queue or stream.", labels=labels
         )
         waiting = GaugeMetricFamily(
-            "dalsegno_broker_waiting_seconds", "For how long something has been waiting there.", labels=labels
+            "dalsegno_broker_waiting_seconds",
+            "Age of the oldest message there, if it is known.",
+            labels=labels,
         )
         for name, measured in self.measured.items():
             for each in measured.backlogs:
                 messages.add_metric((name, each.place, each.kind), each.messages)
-                waiting.add_metric((name, each.place, each.kind), each.waiting)
+                if each.waiting is not None:
+                    waiting.add_metric((name, each.place, each.kind), each.waiting)
         yield messages
         yield waiting
         unconfirmed = GaugeMetricFamily(
