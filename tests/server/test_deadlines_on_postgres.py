@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from dalsegno.admin.keys import KeyRecords
 from dalsegno.app import App
 from dalsegno.server.application import create_application
-from dalsegno.server.auth.sessions import COOKIE
+from dalsegno.server.http.request import COOKIE
 from tests.server.short_deadlines import DEADLINE, SETTINGS, executions, in_a_hurry, started, unknown, until
 from tests.server.silence import Witness
 from tests.servers.postgres import PostgresServer

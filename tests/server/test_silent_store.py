@@ -18,7 +18,7 @@ from dalsegno.ports.stack import Stack
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.authentication import Authenticator
-from dalsegno.server.auth.sessions import COOKIE
+from dalsegno.server.http.request import COOKIE
 from dalsegno.server.operations import metrics, store_probe
 from dalsegno.server.services import ServerServices
 from tests.server.silence import AFTER_A_LOOK, KEYS_SECONDS, Witness, silence

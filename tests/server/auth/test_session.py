@@ -11,7 +11,8 @@ from fastapi import FastAPI
 from dalsegno.app import App
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
-from dalsegno.server.auth.sessions import COOKIE, KIND
+from dalsegno.server.auth.authentication import SESSION_KIND
+from dalsegno.server.http.request import COOKIE
 from tests.server.auth.test_keys import bearer, book_of, make_key
 from tests.server.test_definitions import GRAPH
 
@@ -110,7 +111,7 @@ async def test_a_session_expires_and_is_swept(
     sessions.clock = Later(app.client.stack.clock.now() + 3601)
     assert await sessions.find(http.cookies[COOKIE]) is None
     assert await sessions.sweep() == 1
-    assert await app.client.stack.records.page(KIND) == []
+    assert await app.client.stack.records.page(SESSION_KIND) == []
 
 
 class Later:
@@ -123,7 +124,7 @@ class Later:
 
 async def test_the_store_does_not_hold_what_the_cookie_holds(app: App, http: httpx.AsyncClient) -> None:
     await sign_in(app, http)
-    (record,) = await app.client.stack.records.page(KIND)
+    (record,) = await app.client.stack.records.page(SESSION_KIND)
     assert http.cookies[COOKIE] not in record.id
     assert http.cookies[COOKIE].encode() not in record.data
 

@@ -14,9 +14,8 @@ from dalsegno.app import App
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.audit import LOG, SUMMED_ADDRESSES, Entry, Refusals
-from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.http.rate_limits import AddressRate
-from dalsegno.server.http.request import GuardedRequest
+from dalsegno.server.http.request import COOKIE, GuardedRequest
 from tests.server.auth.test_keys import bearer, make_key
 from tests.server.conftest import LASTING
 

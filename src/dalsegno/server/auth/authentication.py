@@ -1,19 +1,26 @@
-"""Authentication of callers: by key, by session, or as a local caller while no key exists."""
+"""Authentication of callers: by key, by session, or as a local caller while no key exists.
+
+A session lets the pages act for a key: its cookie, which scripts cannot read, contains 32 random bytes. The store keeps
+only their hash, so the store's content opens no session. A session ends when it expires, at sign-out, and with its key.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import math
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
+from msgspec import Struct
 
-from dalsegno.admin.keys import GRANTS, Key, KeyRecords, Quotas, Scope, is_secret_of, read_key
+from dalsegno.admin.keys import GRANTS, Key, KeyRecords, Quotas, Scope, digest_of, is_secret_of, read_key
 from dalsegno.errors import (
     BadConfiguration,
     Forbidden,
@@ -25,7 +32,6 @@ from dalsegno.errors import (
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
 from dalsegno.ports.stack import Stack
-from dalsegno.server.auth.sessions import Sessions
 from dalsegno.server.http.rate_limits import Failures
 from dalsegno.server.http.request import GuardedRequest
 from dalsegno.server.operations import store_probe
@@ -329,3 +335,50 @@ def _depends(check: Callable[[Request], Awaitable[Caller]]) -> Dependency:
     if not isinstance(found, Dependency):
         raise TypeError("FastAPI's Depends has an unexpected form; this version of FastAPI is not supported")
     return found
+
+
+# -- sessions --------------------------------------------------------------------------------------------------
+
+
+SESSION_KIND = "session"
+SESSIONS_PER_PAGE = 500
+
+
+class Session(Struct, frozen=True):
+    key: str
+    expires_at: float
+
+
+class Sessions:
+    def __init__(self, records: Records, clock: Clock, seconds: float) -> None:
+        self.records = records
+        self.clock = clock
+        self.seconds = seconds
+
+    async def open(self, key: Key) -> tuple[str, Session]:
+        token = secrets.token_urlsafe(32)
+        session = Session(key.id, self.clock.now() + self.seconds)
+        await self.records.put(SESSION_KIND, digest_of(token), msgspec.json.encode(session))
+        return token, session
+
+    async def find(self, token: str) -> Session | None:
+        record = await self.records.get(SESSION_KIND, digest_of(token))
+        if record is None:
+            return None
+        session = msgspec.json.decode(record.data, type=Session)
+        return session if session.expires_at > self.clock.now() else None
+
+    async def close(self, token: str) -> None:
+        await self.records.remove(SESSION_KIND, digest_of(token))
+
+    async def sweep(self) -> int:
+        """Remove expired sessions; return their number."""
+        gone, after, now = 0, "", self.clock.now()
+        while True:
+            page = await self.records.page(SESSION_KIND, after, SESSIONS_PER_PAGE)
+            for record in page:
+                if msgspec.json.decode(record.data, type=Session).expires_at <= now:
+                    gone += await self.records.remove(SESSION_KIND, record.id)
+            if len(page) < SESSIONS_PER_PAGE:
+                return gone
+            after = page[-1].id

@@ -23,8 +23,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dalsegno.model.execution import ExecutionState
-from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.http.problems import Problem
+from dalsegno.server.http.request import COOKIE
 from dalsegno.server.schemas.definitions import DefinitionSource, GraphDocument
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 

@@ -22,10 +22,11 @@ from starlette.types import Message, Receive, Scope
 
 from dalsegno.errors import InvalidInput, TooLarge, TooSlow
 from dalsegno.model.suggestion import did_you_mean, listed
-from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.http.paths import SAFE
 from dalsegno.server.settings import ServerSettings
 
+COOKIE = "dalsegno_session"
+"""The cookie of a session; see `auth.authentication`."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 LONGEST_HOST = 300
 """Characters of ``Host`` and ``Origin`` that are parsed: a DNS name has at most 253, and a port follows."""

@@ -21,9 +21,8 @@ from dalsegno.errors import InvalidInput, NotDelivered, Unauthenticated
 from dalsegno.server.alerts import Alerting, State
 from dalsegno.server.auth.audit import LOG, Entry
 from dalsegno.server.auth.authentication import KEY_WANTED, caller_of, caller_with, needs
-from dalsegno.server.auth.sessions import COOKIE
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
-from dalsegno.server.http.request import GuardedRequest
+from dalsegno.server.http.request import COOKIE, GuardedRequest
 from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.admin import (
     AlertInfo,
