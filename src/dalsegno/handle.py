@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from dalsegno.core.diagnosis import Wait
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.operations.approvals import Approval

@@ -13,7 +13,7 @@ from dalsegno.cli.live.graph_progress import Activity, Snapshot, activities
 from dalsegno.cli.live.graph_view import TreeView
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import span
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.plan import Plan
 from dalsegno.model.execution import ExecutionView

@@ -23,7 +23,7 @@ from dalsegno.client.starts import Starts
 from dalsegno.client.transport import FIRST_PAUSE, Query, Transport, own_key
 from dalsegno.client.waits import Waits
 from dalsegno.core.diagnosis import Explanation, Wait
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView

@@ -8,7 +8,7 @@ from typing import Any, cast
 from msgspec import Raw, Struct
 
 from dalsegno.core.diagnosis import Explanation, Subject, Wait, WaitKind
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.model.definition import Definition, DeployedTrigger

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 from dalsegno.core.graph.step_input import Body, Context, decode_body, decode_page
-from dalsegno.core.graph.summary import NodeSummary, summarise
-from dalsegno.core.scripts.summary import TaskTally
+from dalsegno.core.states import NodeSummary, TaskTally, summarise
 from dalsegno.core.values import decode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions

@@ -14,8 +14,8 @@ import msgspec
 
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.core.graph.external_waits import CHILD, awaiting_in
-from dalsegno.core.graph.summary import NodeSummary, Tally
 from dalsegno.core.settlement.signals import SIGNAL
+from dalsegno.core.states import NodeSummary, NodeTally
 from dalsegno.engine.worker.directory import dead_among
 from dalsegno.graph.plan import Plan
 from dalsegno.model.barrier import BarrierView
@@ -192,7 +192,7 @@ class Progress:
         self.client = client
         self.plan = plan
         self.execution = execution
-        self._tally = Tally(plan)
+        self._tally = NodeTally(plan)
         self._events = NewEvents(client, execution)
         self._began: dict[str, float] = {}
         self._ended: dict[str, float] = {}

@@ -13,7 +13,7 @@ from dalsegno.cli.live.graph_progress import Activity, Snapshot, activity_texts
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
 from dalsegno.cli.views.approvals import next_steps
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.graph.plan import Node, Plan
 from dalsegno.model.execution import ENDED, ExecutionView
 

@@ -15,7 +15,7 @@ from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, signs_for, span
 from dalsegno.cli.views.approvals import next_program_steps
 from dalsegno.cli.views.source import SourceText, excerpt
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.execution import ENDED
 

@@ -11,8 +11,8 @@ from pydantic.json_schema import SkipJsonSchema
 
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.graph.start import StartReply
-from dalsegno.core.graph.summary import NodeSummary
 from dalsegno.core.json_fields import MOST_ITEMS
+from dalsegno.core.states import NodeSummary
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import LONGEST_ID

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from dalsegno.core.graph.summary import NodeSummary
+from dalsegno.core.states import NodeSummary
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
