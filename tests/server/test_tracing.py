@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from dalsegno import App
-from dalsegno.core.trace_ids import span_id, trace_id
 from dalsegno.engine.tracing import ExecutionIds, read_traceparent
+from dalsegno.model.ids import span_id, trace_id
 from dalsegno.server.application import create_application
 from tests.server.test_executions import deploy_script, ended
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from dalsegno.core.trace_ids import span_id, trace_id
 from dalsegno.errors import OperatorError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.failure import Failure
+from dalsegno.model.ids import span_id, trace_id
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import Archive

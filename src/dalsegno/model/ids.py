@@ -7,6 +7,7 @@ system.
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 from hashlib import blake2b
 
 ROOT_SCOPE = ""
@@ -83,3 +84,29 @@ def scope_chain(scope: str) -> list[str]:
         chain.append(scope)
         scope = scope.rpartition("/")[0]
     return chain
+
+
+# -- OpenTelemetry: every process derives the same ids from that of an execution ----------------------------------
+
+
+def trace_id(execution: str) -> int:
+    """Return the trace id of an execution. Both kinds of ids have 128 bits."""
+    return int(execution, 16) if _is_hex(execution) else _hashed(execution, 16)
+
+
+def span_id(name: str) -> int:
+    return _hashed(name, 8)
+
+
+@lru_cache(maxsize=4096)
+def traceparent(execution: str) -> str:
+    """Return the header that joins the spans of a reader to the trace of an execution."""
+    return f"00-{trace_id(execution):032x}-{span_id(execution):016x}-01"
+
+
+def _is_hex(name: str) -> bool:
+    return len(name) == 32 and all(each in "0123456789abcdef" for each in name) and name.strip("0") != ""
+
+
+def _hashed(name: str, size: int) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=size).digest()) or 1

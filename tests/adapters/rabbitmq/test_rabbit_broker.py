@@ -27,8 +27,8 @@ from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.amqp.frames import PERSISTENT, Properties
 from dalsegno.adapters.rabbitmq.tasks import RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import DEAD, EXECUTION, LADDER, NODE_STATUS
-from dalsegno.core.trace_ids import traceparent
 from dalsegno.errors import BadConfiguration, Unavailable
+from dalsegno.model.ids import traceparent
 from dalsegno.model.token import Lease
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
 from dalsegno.testing.clock import FakeClock

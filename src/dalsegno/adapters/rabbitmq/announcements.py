@@ -15,10 +15,10 @@ from dalsegno.adapters.rabbitmq.amqp.frames import own_properties
 from dalsegno.adapters.rabbitmq.sender import JSON, OutgoingLetter
 from dalsegno.adapters.rabbitmq.topology import EXECUTION, HIGHEST_PRIORITY, execution_queue_name
 from dalsegno.core.graph import step_input
-from dalsegno.core.trace_ids import traceparent
 from dalsegno.core.wire.execution_message import MAX_BYTES
 from dalsegno.model.definition import VERSION_SIGN, Definition
 from dalsegno.model.effect import CreateExecution, ResolveSlot, SpawnToken
+from dalsegno.model.ids import traceparent
 from dalsegno.model.token import DEFAULT_QUEUE, Lease, NewToken
 from dalsegno.model.transition import ReadyToken, Transition
 

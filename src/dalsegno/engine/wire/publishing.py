@@ -23,7 +23,6 @@ from math import inf
 from msgspec import Raw
 
 from dalsegno.core.graph.step_input import BLOB, OUTPUT, Body, reference
-from dalsegno.core.trace_ids import traceparent
 from dalsegno.core.wire.adoption import WORKFLOW_ID
 from dalsegno.core.wire.statuses import (
     INLINE,
@@ -45,6 +44,7 @@ from dalsegno.model.definition import is_adopted_name
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.event import Event
 from dalsegno.model.execution import NewExecution
+from dalsegno.model.ids import traceparent
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.messages import Claims, News, OutgoingMessage, Publications, Publisher
