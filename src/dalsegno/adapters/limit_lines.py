@@ -13,8 +13,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from dalsegno.core.settlement.claim_order import Place, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Place, Suspicion
 from dalsegno.core.settlement.limits import Room, bound_of, room
 from dalsegno.model.limits import Allowance, Rate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.core.settlement.claim_order import Choice, Place
+from dalsegno.core.settlement.claims import Choice, Place
 from dalsegno.core.settlement.limits import bound_of, room, stored_allowance
 from dalsegno.model.limits import (
     UNBOUNDED,

@@ -24,8 +24,7 @@ from dalsegno.core.settlement import (
     token_view,
     wake_row,
 )
-from dalsegno.core.settlement.claim_order import Choice, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Choice, Suspicion
 from dalsegno.core.settlement.limits import bound_of, room
 from dalsegno.core.settlement.workspace import is_closed
 from dalsegno.model.barrier import BarrierView, LeftView, SlotView, open_slots

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from dalsegno.adapters.limit_lines import COUNTED
 from dalsegno.core.settlement import TokenRow, Workspace, claimable
-from dalsegno.core.settlement.claim_order import Place, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Place, Suspicion
 from dalsegno.core.settlement.limits import NthStart, bound_of, limit_view, room
 from dalsegno.model.execution import ENDED
 from dalsegno.model.limits import UNBOUNDED, Allowance, LimitView, Rate

@@ -24,8 +24,7 @@ from dalsegno.adapters.postgres.commit.read_set import Key
 from dalsegno.adapters.postgres.messaging.listener import CHANNEL, NEWS
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
 from dalsegno.adapters.rows import allowance
-from dalsegno.core.settlement.claim_order import Place, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Place, Suspicion
 from dalsegno.core.settlement.limits import bound_of
 from dalsegno.errors import OperatorError
 from dalsegno.model.limits import Rate

@@ -17,8 +17,7 @@ from dalsegno.adapters.postgres.claim.limit_queues import (
 from dalsegno.adapters.postgres.commit.columns import columns
 from dalsegno.adapters.postgres.commit.read_set import Key
 from dalsegno.adapters.postgres.store import PostgresStore, Row, Transaction
-from dalsegno.core.settlement.claim_order import Choice, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Choice, Suspicion
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 

@@ -10,8 +10,7 @@ from dalsegno.adapters.sqlite.claim.limit_queues import INNOCENT, SUSPECT, KeyUs
 from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import TokenRow, claimable, lease_of, ready_token, release_row, wake_row
-from dalsegno.core.settlement.claim_order import Choice, Place, Suspicion
-from dalsegno.core.settlement.claims import SUSPECT_LOSSES
+from dalsegno.core.settlement.claims import SUSPECT_LOSSES, Choice, Place, Suspicion
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import Woken

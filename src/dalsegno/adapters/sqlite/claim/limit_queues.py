@@ -15,7 +15,7 @@ from dalsegno.adapters.sqlite.commit.workspace import SqliteWorkspace
 from dalsegno.adapters.sqlite.limits import in_use, note_start, nth_start, rule_of
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import claimable
-from dalsegno.core.settlement.claim_order import Suspicion
+from dalsegno.core.settlement.claims import Suspicion
 from dalsegno.model.limits import Allowance, Rate
 
 INNOCENT, SUSPECT = 0, 1
