@@ -1,5 +1,5 @@
 """Lines of tokens with a limit key, as one claim of an SQL store sees them; see
-``core.settlement.claim_order``.
+``core.settlement.claims``.
 
 A store reads lines, keys and tokens in its own way. Which token of a line is next, if its limit
 leaves room, and how the claim leaves the line is decided here.
@@ -71,7 +71,7 @@ class Head(Struct, Generic[T], frozen=True, gc=False):
 
 
 class LineCursor(ABC, Generic[T]):
-    """A line in one claim: see ``core.settlement.claim_order.Line``."""
+    """A line in one claim: see ``core.settlement.claims.Line``."""
 
     def __init__(
         self, queue: str, key: str, turn: tuple[float, int], use: KeyUse, suspicion: Suspicion

@@ -173,7 +173,7 @@ def _keep(index: dict[str, list[TokenRow]] | dict[str, set[str]], key: str, foun
 
 
 class LimitQueueCursor:
-    """A line as one claim sees it: see ``core.settlement.claim_order.Line``."""
+    """A line as one claim sees it: see ``core.settlement.claims.Line``."""
 
     def __init__(self, line: MemoryLine, rows: QueueRows, now: float, suspicion: Suspicion) -> None:
         self.line = line

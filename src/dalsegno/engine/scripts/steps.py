@@ -54,8 +54,7 @@ from dalsegno.engine.scripts.cleanup import Cleanup, read_unfinished
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
-from dalsegno.engine.scripts.questions import Questions
-from dalsegno.engine.scripts.tasks import TaskRunner
+from dalsegno.engine.scripts.tasks import Questions, TaskRunner
 from dalsegno.engine.scripts.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
 from dalsegno.engine.settings import EngineLimits

@@ -1,6 +1,6 @@
 """Lines of tokens with a limit key, and the locks of limit keys.
 
-- Lines: a claim reads everything first and then sees each line as a cursor; see ``core.settlement.claim_order``.
+- Lines: a claim reads everything first and then sees each line as a cursor; see ``core.settlement.claims``.
 - Locks: a claim takes the locks of the keys. A lock held for long must not block claims of other keys.
 - Removed tokens: an ending frees the slots that it sees. A concurrent claim may lease a token of the same
   execution unseen, and not see the ending either; it could then close a line behind a slot that is never freed.
