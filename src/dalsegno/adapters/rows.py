@@ -87,6 +87,23 @@ def flight_columns(number: int, row: ExecutionRow) -> Parameters:
     return number, row.state, row.epoch, row.seq, row.live, row.touched_at, row.paused_at, row.ended_at
 
 
+def new_token(execution: int, row: TokenRow, data: bytes | bytearray, live: bool | int) -> Parameters:
+    """Return every column of a new token but its number and turn; ``data`` and ``live`` as the driver takes them."""
+    return (
+        execution,
+        row.id,
+        row.scope,
+        row.kind,
+        row.node,
+        data,
+        row.priority,
+        live,
+        row.limit_key,
+        row.allowance,
+        *token_changes(row),
+    )
+
+
 def token_changes(row: TokenRow) -> Parameters:
     """Return what may change of a stored token, except for its data."""
     return (

@@ -17,6 +17,7 @@ from dalsegno.adapters.rows import (
     Parameters,
     counted_machine,
     flight_columns,
+    new_token,
     stored_machine,
     token_changes,
 )
@@ -84,39 +85,6 @@ def ending(flight: Flight) -> Parameters:
     return row.state, row.ended_at, row.output, row.context, row.error
 
 
-def plain_token(flight: Flight, row: TokenRow) -> Parameters:
-    return (
-        flight.number,
-        row.id,
-        row.state,
-        row.scope,
-        row.kind,
-        row.node,
-        row.queue,
-        row.priority,
-        row.live,
-        row.ready_at,
-        row.fence,
-        row.owner,
-        row.data,
-    )
-
-
-def new_token(flight: Flight, row: TokenRow) -> Parameters:
-    return (
-        *plain_token(flight, row),
-        row.due,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.barrier,
-        row.limit_key,
-        row.digest,
-        row.awaits,
-        row.allowance,
-    )
-
-
 def changed_token(name: tuple[int, str], row: TokenRow, fence_before: int, target: int) -> Parameters:
     return *name, fence_before, target, *token_changes(row), row.data
 
@@ -172,7 +140,7 @@ class Steps:
 
     def spawn(self, row: TokenRow, flight: Flight, *, plain: bool) -> None:
         if not plain:
-            self.others.append(new_token(flight, row))
+            self.others.append(new_token(flight.number, row, row.data, row.live))
             return
         shape = self._token_shapes.place(
             (

@@ -504,14 +504,15 @@ ON CONFLICT DO NOTHING;
 
 -- :name new_tokens
 -- New tokens that are parked, held, with a limit key or at a barrier.
-INSERT INTO token (number, turn, execution, id, state, scope, kind, node, queue, priority, live, ready_at, fence, owner,
-                   data, due, attempt, losses, reason, barrier, limit_key, digest, awaits, allowance)
+INSERT INTO token (number, turn, execution, id, scope, kind, node, data, priority, live, limit_key, allowance, state,
+                   due, fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, queue)
 SELECT born.turn, born.*
 FROM (
     SELECT nextval('turn') AS turn, given.*
-    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[],
-                $9::boolean[], $10::float8[], $11::integer[], $12::text[], $13::bytea[], $14::float8[], $15::integer[],
-                $16::integer[], $17::text[], $18::text[], $19::text[], $20::bytea[], $21::text[], $22::text[]) AS given
+    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::integer[],
+                $8::boolean[], $9::text[], $10::text[], $11::text[], $12::float8[], $13::integer[], $14::text[],
+                $15::integer[], $16::integer[], $17::text[], $18::text[], $19::float8[], $20::bytea[], $21::text[],
+                $22::text[]) AS given
 ) AS born;
 
 -- :name tokens

@@ -21,6 +21,7 @@ from dalsegno.adapters.rows import (
     flight_columns,
     line_up,
     new_line,
+    new_token,
     stored_barrier,
     stored_machine,
     token_changes,
@@ -386,7 +387,9 @@ class Changes:
                 or row.barrier is not None
                 or row.reason
             ):
-                others += new_token(number, flight, row)
+                others.append(number)
+                others += new_token(flight.number, row, bytearray(row.data), 1 if row.live else 0)
+                others.append(next(turns) if state == "ready" else 0)
                 if state == "ready":
                     self.makes_claimable = True
                     if row.limit_key is not None:
@@ -490,46 +493,14 @@ def running_record(flight: Flight, new: NewExecution) -> Parameters:
 
 def whole_flight(flight: Flight) -> Parameters:
     row = flight.row
-    return (
-        flight.number,
-        row.id,
-        row.state,
-        row.definition,
-        row.epoch,
-        row.seq,
-        row.live,
-        row.priority,
-        row.touched_at,
-        row.paused_at,
-        row.ended_at,
-        row.kind,
-        row.notify,
-    )
+    return *running_flight(flight), row.state, row.paused_at, row.ended_at, row.notify
 
 
 def whole_record(flight: Flight, new: NewExecution) -> Parameters:
     row = flight.row
-    return (
-        flight.number,
-        new.id,
-        new.workflow,
-        new.version,
-        new.definition,
-        row.state,
-        new.created_at,
-        new.priority,
-        new.parent,
-        new.relation,
-        new.idempotency_key,
-        row.paused_at,
-        row.ended_at,
-        json.dumps(new.tags),
-        row.error,
-        row.context,
-        row.output,
-        _in_the_row(new),
-        new.kind,
-    )
+    origin = new.parent, new.relation, new.idempotency_key
+    ending = row.paused_at, row.ended_at, row.error, row.context, row.output
+    return *running_record(flight, new), row.state, *origin, *ending
 
 
 def has_large_input(new: NewExecution) -> bool:
@@ -560,35 +531,6 @@ def large_record(flight: Flight) -> Parameters:
 
 def _payload(data: bytes | None) -> bytearray | None:
     return bytearray(data) if data is not None else None
-
-
-def new_token(number: int, flight: Flight, row: TokenRow) -> Parameters:
-    return (
-        number,
-        flight.number,
-        row.id,
-        row.scope,
-        row.kind,
-        row.node,
-        bytearray(row.data),
-        row.queue,
-        row.priority,
-        row.limit_key,
-        1 if row.live else 0,
-        row.state,
-        row.due,
-        row.fence,
-        row.owner,
-        row.attempt,
-        row.losses,
-        row.reason,
-        row.barrier,
-        row.ready_at,
-        row.digest,
-        row.awaits,
-        row.allowance,
-        next(turns) if row.state == "ready" else 0,
-    )
 
 
 def changed_token(number: int, row: TokenRow) -> Parameters:

@@ -44,13 +44,13 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'RUNNING');
 
 -- :name insert_flight
 -- A start that waits or has ended already, or one with a parent, a key or a notice.
-INSERT INTO flight (number, id, state, definition, epoch, seq, live, priority, touched_at, paused_at, ended_at,
-                    kind, notify)
+INSERT INTO flight (number, id, definition, epoch, seq, live, priority, touched_at, kind, state, paused_at,
+                    ended_at, notify)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_record
-INSERT INTO execution (number, id, workflow, version, definition, state, created_at, priority, parent, relation,
-                       idempotency_key, paused_at, ended_at, tags, error, context, output, input, kind)
+INSERT INTO execution (number, id, workflow, version, definition, created_at, priority, tags, input, kind, state,
+                       parent, relation, idempotency_key, paused_at, ended_at, error, context, output)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_tag

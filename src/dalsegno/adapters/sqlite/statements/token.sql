@@ -166,8 +166,8 @@ FROM token;
 
 -- :name insert
 -- Fails if the id exists in its execution: that is checked before.
-INSERT INTO token (number, execution, id, scope, kind, node, data, queue, priority, limit_key, live, state, due,
-                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, allowance, turn)
+INSERT INTO token (number, execution, id, scope, kind, node, data, priority, live, limit_key, allowance, state, due,
+                   fence, owner, attempt, losses, reason, barrier, ready_at, digest, awaits, queue, turn)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- :name insert_kept
