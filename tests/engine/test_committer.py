@@ -69,6 +69,23 @@ async def ledger() -> AsyncIterator[SlowLedger]:
     await settle_down()
 
 
+class WorkClock:
+    """What the committer measures the store's work with; it moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def work_clock(monkeypatch: pytest.MonkeyPatch) -> WorkClock:
+    clock = WorkClock()
+    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", clock)
+    return clock
+
+
 def committer_on(ledger: SlowLedger, at_once: int = 2) -> Committer:
     return Committer(ledger, MemoryBroker(ledger), lambda transition, applied: None, at_once)
 
@@ -309,17 +326,15 @@ async def test_executions_of_a_batch_that_failed_can_go_again(ledger: SlowLedger
 
 
 async def test_one_batch_at_a_time_while_the_store_is_slow_for_several_workflows(
-    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: SlowLedger, work_clock: WorkClock
 ) -> None:
-    now = 0.0
-    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
     committer = committer_on(ledger)
     commit_of(committer, "a", SMALL_BATCH)
     commit_of(committer, "b", SMALL_BATCH)
     await settle_down()
     assert len(ledger.batches) == 2
     commit_of(committer, "c", 4 * SMALL_BATCH)
-    now += 5.0
+    work_clock.now += 5.0
     ledger.answer(0)
     ledger.answer(1)
     await settle_down()
@@ -335,17 +350,16 @@ async def test_one_batch_at_a_time_while_the_store_is_slow_for_several_workflows
 
 @pytest.mark.parametrize(("others", "most"), [((), MAX_BATCH), (("other",), 100)])
 async def test_batches_are_short_only_while_other_workflows_wait_for_them(
-    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch, others: tuple[str, ...], most: int
+    ledger: SlowLedger, work_clock: WorkClock, others: tuple[str, ...], most: int
 ) -> None:
-    now, seconds_per_transition = 0.0, 0.0005
-    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
+    seconds_per_transition = 0.0005
     committer = committer_on(ledger, at_once=1)
     commit_of(committer, "busy", 1)
     await settle_down()
     for number in range(40):
         for workflow in ("busy", *others):
             commit_many_of(committer, workflow, number, MAX_BATCH)
-        now += len(ledger.batches[number]) * seconds_per_transition
+        work_clock.now += len(ledger.batches[number]) * seconds_per_transition
         ledger.answer(number)
         await settle_down()
 
@@ -358,13 +372,19 @@ def commit_many_of(committer: Committer, workflow: str, round: int, count: int) 
         committer.commit(begin(f"{workflow}-{round}-{number}"), workflow=workflow)
 
 
-async def test_large_commit_of_one_workflow_does_not_delay_those_of_others(ledger: SlowLedger) -> None:
+async def after_one_batch(ledger: SlowLedger, *workflows: str) -> Committer:
+    """A committer that has begun one execution of each workflow."""
     committer = committer_on(ledger)
-    commit_of(committer, "hostile", 1)
-    commit_of(committer, "honest", 1)
+    for workflow in workflows:
+        commit_of(committer, workflow, 1)
     await settle_down()
     ledger.answer(0)
     await settle_down()
+    return committer
+
+
+async def test_large_commit_of_one_workflow_does_not_delay_those_of_others(ledger: SlowLedger) -> None:
+    committer = await after_one_batch(ledger, "hostile", "honest")
     output = b"x" * 14 * 1024 * 1024
     committer.commit(Transition("hostile-0", (EndScope("s", output),)), workflow="hostile")
     committer.commit(note("honest-0", "first"), workflow="honest")
@@ -380,21 +400,14 @@ async def test_large_commit_of_one_workflow_does_not_delay_those_of_others(ledge
 
 
 async def test_large_commits_do_not_make_the_batches_of_others_smaller(
-    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: SlowLedger, work_clock: WorkClock
 ) -> None:
-    now = 0.0
-    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
-    committer = committer_on(ledger)
-    commit_of(committer, "hostile", 1)
-    commit_of(committer, "honest", 1)
-    await settle_down()
-    ledger.answer(0)
-    await settle_down()
+    committer = await after_one_batch(ledger, "hostile", "honest")
     output = b"x" * 4 * 1024 * 1024
     for number in range(1, 10):
         committer.commit(Transition("hostile-0", (EndScope("s", output),)), workflow="hostile")
         await settle_down()
-        now += 0.05
+        work_clock.now += 0.05
         ledger.answer(number)
         await settle_down()
 
@@ -404,15 +417,13 @@ async def test_large_commits_do_not_make_the_batches_of_others_smaller(
 
 
 async def test_slow_store_takes_another_batch_beside_a_large_transition(
-    ledger: SlowLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: SlowLedger, work_clock: WorkClock
 ) -> None:
-    now = 0.0
-    monkeypatch.setattr("dalsegno.engine.committer.perf_counter", lambda: now)
     committer = committer_on(ledger)
     commit_of(committer, "a", 1)
     commit_of(committer, "b", 1)
     await settle_down()
-    now += 5.0
+    work_clock.now += 5.0
     ledger.answer(0)
     await settle_down()
     large = Transition("a-0", (EndScope("s", b""),) * 1_000)
