@@ -23,7 +23,7 @@ from dalsegno.cli.target.target import Target, opened, where_to
 from dalsegno.cli.views.credentials import print_key_file
 from dalsegno.engine.operations.limits import OperatorLimits
 from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
-from dalsegno.engine.secrets.credentials import SavedCredential
+from dalsegno.engine.secrets.credentials import CredentialOptions, SavedCredential
 from dalsegno.engine.secrets.definition_approvals import (
     STORE,
     ApprovedDefinition,
@@ -135,12 +135,7 @@ class Credentials(Protocol):
         name: str,
         type: str,
         fields: Mapping[str, str] | None,
-        *,
-        workflows: Sequence[str],
-        hosts: Sequence[str],
-        sent_as: str,
-        description: str,
-        adoptable: bool,
+        **options: Unpack[CredentialOptions],
     ) -> SavedCredential: ...
 
     async def alist(self) -> list[CredentialInfo]: ...
@@ -179,15 +174,10 @@ class CredentialsHere:
         name: str,
         type: str,
         fields: Mapping[str, str] | None,
-        *,
-        workflows: Sequence[str],
-        hosts: Sequence[str],
-        sent_as: str,
-        description: str,
-        adoptable: bool,
+        **options: Unpack[CredentialOptions],
     ) -> SavedCredential:
         self._vault.keys.may_make = True  # a command is run by one user on one machine
-        new = NewCredential(name, type, fields, hosts, workflows, sent_as, description, adoptable)
+        new = NewCredential(name, type, fields, **options)
         stored = await self._vault.put(new)
         print_key_file(self._vault)
         return SavedCredential(*stored)

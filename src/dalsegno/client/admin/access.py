@@ -20,7 +20,7 @@ from dalsegno.admin.keys import Key, NewKey, Scope
 from dalsegno.client.archive import ServerArchive
 from dalsegno.client.group import CallGroup, read_all, read_as
 from dalsegno.client.schemas import maybe_seconds
-from dalsegno.engine.secrets import CredentialInfo, Rotation
+from dalsegno.engine.secrets import CredentialInfo, NewCredential, Rotation
 from dalsegno.engine.secrets.credentials import SavedCredential
 from dalsegno.engine.secrets.definition_approvals import (
     ApprovedDefinition,
@@ -160,7 +160,8 @@ class ClientCredentials(CallGroup):
         without them the stored ones are kept. ``workflows``: names or patterns of workflows that may use it;
         ``hosts``: hosts to which the ``http`` node may send it; ``adoptable``: definitions that messages of other
         programs carry may use it, too."""
-        return self._call(self._put(name, type, fields, workflows, hosts, sent_as, description, adoptable))
+        new = NewCredential(name, type, fields, hosts, workflows, sent_as, description, adoptable)
+        return self._call(self._put(new))
 
     async def aput(
         self,
@@ -174,8 +175,8 @@ class ClientCredentials(CallGroup):
         description: str = "",
         adoptable: bool = False,
     ) -> SavedCredential:
-        put = self._put(name, type, fields, workflows, hosts, sent_as, description, adoptable)
-        return await self._acall(put)
+        new = NewCredential(name, type, fields, hosts, workflows, sent_as, description, adoptable)
+        return await self._acall(self._put(new))
 
     def list(self) -> Credentials:
         """Returns all credentials by name."""
@@ -234,27 +235,17 @@ class ClientCredentials(CallGroup):
 
     # -- internal ---------------------------------------------------------------------------------------------
 
-    async def _put(
-        self,
-        name: str,
-        type: str,
-        fields: Mapping[str, str] | None,
-        workflows: Sequence[str],
-        hosts: Sequence[str],
-        sent_as: str,
-        description: str,
-        adoptable: bool,
-    ) -> SavedCredential:
+    async def _put(self, new: NewCredential) -> SavedCredential:
         body = {
-            "type": type,
-            "fields": dict(fields) if fields is not None else None,
-            "hosts": list(hosts),
-            "workflows": list(workflows),
-            "sent_as": sent_as,
-            "description": description,
-            "adoptable": adoptable,
+            "type": new.type,
+            "fields": dict(new.fields) if new.fields is not None else None,
+            "hosts": list(new.hosts),
+            "workflows": list(new.workflows),
+            "sent_as": new.sent_as,
+            "description": new.description,
+            "adoptable": new.adoptable,
         }
-        reply, is_new = await self._transport.put(_credential_path(name), dict[str, Any], body)
+        reply, is_new = await self._transport.put(_credential_path(new.name), dict[str, Any], body)
         return SavedCredential(read_as(CredentialInfo, reply), is_new)
 
     async def _list(self) -> Credentials:

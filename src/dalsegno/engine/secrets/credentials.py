@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -153,6 +153,16 @@ class CredentialInfo:
     created_at: float
     changed_at: float
     adoptable: bool = False
+
+
+class CredentialOptions(TypedDict):
+    """What a new credential has besides its name, type and values."""
+
+    workflows: Sequence[str]
+    hosts: Sequence[str]
+    sent_as: str
+    description: str
+    adoptable: bool
 
 
 class SavedCredential(NamedTuple):
