@@ -27,9 +27,9 @@ from dalsegno.server.http import openapi as reference
 from dalsegno.server.http import problems
 from dalsegno.server.http.deadlines import Deadlines, will_make
 from dalsegno.server.http.guard import Guard
-from dalsegno.server.http.paths import PREFIX, EncodedSlashes, redact_access_log
+from dalsegno.server.http.request import PREFIX, redact_access_log
 from dalsegno.server.http.responses import HeadAsGet
-from dalsegno.server.http.routing import Table, TableRoutes
+from dalsegno.server.http.routing import EncodedSlashes, Table, TableRoutes
 from dalsegno.server.operations import metrics, store_probe
 from dalsegno.server.operations.metrics import Counted
 from dalsegno.server.routes.admin import (

@@ -16,7 +16,7 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth import audit as audits
 from dalsegno.server.auth.audit import LOG, Entry
-from dalsegno.server.http import paths
+from dalsegno.server.http.request import without_secrets
 from tests.server.auth.test_keys import bearer, make_key
 from tests.server.conftest import LASTING
 from tests.server.test_definitions import GRAPH
@@ -71,8 +71,8 @@ async def test_refusals_by_routes_are_noted_and_secrets_are_not(app: App, http: 
 
 
 def test_a_token_in_a_path_is_not_written_down() -> None:
-    assert paths.without_secrets("/v1/approvals/links/very-secret-token") == "/v1/approvals/links/…"
-    assert paths.without_secrets("/v1/executions/0198f3/cancel") == "/v1/executions/0198f3/cancel"
+    assert without_secrets("/v1/approvals/links/very-secret-token") == "/v1/approvals/links/…"
+    assert without_secrets("/v1/executions/0198f3/cancel") == "/v1/executions/0198f3/cancel"
 
 
 async def test_what_changes_nothing_is_not_noted(http: httpx.AsyncClient) -> None:

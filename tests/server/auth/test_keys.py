@@ -18,8 +18,8 @@ from dalsegno.errors import BadConfiguration, Conflict, InvalidInput, NotFound
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application
 from dalsegno.server.auth.authentication import check_listening
-from dalsegno.server.http import paths
 from dalsegno.server.http.rate_limits import ADDRESSES, WINDOW, Failures
+from dalsegno.server.http.request import SESSION, is_public
 from tests.server.test_definitions import GRAPH
 
 START = {"definition": GRAPH, "input": {"n": 1}}
@@ -170,7 +170,7 @@ async def test_every_route_needs_a_scope_or_is_listed_as_public(
 ) -> None:
     """Whoever adds a route without ``needs`` must say so in `paths`."""
     powerless = await powerless_key(app)
-    own = {("GET", paths.SESSION), ("DELETE", paths.SESSION)}  # they tell or end what the caller is
+    own = {("GET", SESSION), ("DELETE", SESSION)}  # they tell or end what the caller is
     routes = [
         (method.upper(), path)
         for path, methods in application.openapi()["paths"].items()
@@ -178,7 +178,7 @@ async def test_every_route_needs_a_scope_or_is_listed_as_public(
     ]
     assert len(routes) > 20
     for method, path in routes:
-        if paths.is_public(method, path) or (method, path) in own:
+        if is_public(method, path) or (method, path) in own:
             continue
         url = re.sub(r"\{[^}]*\}", "x", path)
         assert (await http.request(method, url, json={})).status_code == 401, (method, path)

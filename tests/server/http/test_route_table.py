@@ -7,7 +7,7 @@ from starlette.routing import Match
 from starlette.types import Scope
 
 from dalsegno.server.application import ROUTERS
-from dalsegno.server.http.paths import PREFIX
+from dalsegno.server.http.request import PREFIX
 from dalsegno.server.http.routing import Table, TableRoutes
 
 router = APIRouter(prefix="/things")

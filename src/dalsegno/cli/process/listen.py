@@ -40,9 +40,8 @@ from dalsegno.server.application import Roles, create_application
 from dalsegno.server.auth.authentication import check_listening
 from dalsegno.server.http.connections import http_protocol
 from dalsegno.server.http.guard import allowance
-from dalsegno.server.http.paths import PREFIX
 from dalsegno.server.http.problems import problem_of
-from dalsegno.server.http.request import GuardedRequest
+from dalsegno.server.http.request import PREFIX, GuardedRequest
 from dalsegno.server.http.responses import HeadAsGet, with_default_headers
 from dalsegno.server.settings import ServerSettings
 from dalsegno.version import __version__

@@ -22,9 +22,8 @@ from dalsegno.ports.clock import Clock
 from dalsegno.ports.records import Records
 from dalsegno.ports.stack import Stack
 from dalsegno.server.auth.authentication import NOBODY, Caller
-from dalsegno.server.http import paths
 from dalsegno.server.http.rate_limits import subscriber
-from dalsegno.server.http.request import GuardedRequest
+from dalsegno.server.http.request import GuardedRequest, is_audited, without_secrets
 
 ACTIONS: dict[str, str] = {
     "approve_definition": "definition_approvals.approve",
@@ -223,7 +222,7 @@ class Audit:
 
     def around(self, visit: GuardedRequest, app: ASGIApp) -> ASGIApp:
         """Wrap an application so that calls that may change something are recorded when they end."""
-        if visit.is_safe or not paths.is_audited(visit.path):
+        if visit.is_safe or not is_audited(visit.path):
             return app
         began = self._clock.now()
 
@@ -321,7 +320,7 @@ def _entry(visit: GuardedRequest, scope: Scope, at: float, status: int | None) -
         who=caller.name,
         via=caller.via,
         method=visit.method,
-        path=paths.without_secrets(visit.path),
+        path=without_secrets(visit.path),
         action=_action(scope),
         status=status,
         address=visit.address,

@@ -18,9 +18,8 @@ from contextvars import ContextVar
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.errors import Unavailable
-from dalsegno.server.http import paths
 from dalsegno.server.http.problems import OutcomeUnknown, ProblemResponse, problem_of
-from dalsegno.server.http.request import KEY_HEADER, GuardedRequest, takes_key
+from dalsegno.server.http.request import KEY_HEADER, GuardedRequest, may_change, takes_key, without_secrets
 from dalsegno.server.services import ServerServices, no_answer_within
 from dalsegno.server.settings import ServerSettings
 
@@ -39,9 +38,9 @@ class Call:
     def __init__(self, scope: Scope, settings: ServerSettings) -> None:
         self.path = scope["path"]
         """The path as received; routing may decode and change it meanwhile."""
-        self.text = f"{scope['method']} {paths.without_secrets(self.path)}"
+        self.text = f"{scope['method']} {without_secrets(self.path)}"
         self.task: asyncio.Task[None] | None = None
-        self.changes = paths.may_change(scope["method"], scope["path"])
+        self.changes = may_change(scope["method"], scope["path"])
         self.seconds = seconds = settings.change_seconds if self.changes else settings.read_seconds
         self.until = time.monotonic() + seconds
         self.made: list[str] = []

@@ -35,9 +35,22 @@ from dalsegno.errors import (
 )
 from dalsegno.server.auth.authentication import NOBODY, Caller, check_scope
 from dalsegno.server.executions.sources import JSON, SCRIPT, YAML
-from dalsegno.server.http import paths
 from dalsegno.server.http.problems import problem_of
-from dalsegno.server.http.request import ClientDisconnected, GuardedRequest, read_body, replayed
+from dalsegno.server.http.request import (
+    HOOKS,
+    SESSION,
+    SMALL_BODY,
+    ClientDisconnected,
+    GuardedRequest,
+    has_rate_limit,
+    is_hook,
+    is_public,
+    largest_body,
+    read_body,
+    replayed,
+    takes_definitions,
+    takes_forms,
+)
 from dalsegno.server.http.responses import with_default_headers
 from dalsegno.server.http.routing import Route, Table
 from dalsegno.server.operations import store_probe
@@ -115,7 +128,7 @@ class Guard:
             reply: Response | None = preflight(visit, self.settings.origins)
             if reply is None:
                 caller = scope.setdefault("state", {})["caller"] = await self._admit(visit)
-                if visit.path != paths.SESSION:  # there a key over its quota can see its usage
+                if visit.path != SESSION:  # there a key over its quota can see its usage
                     self.services.usage.check_bytes(caller)
                 receive = await self._with_body(visit, receive, caller)
         except ClientDisconnected:
@@ -160,9 +173,9 @@ class Guard:
     async def _admit(self, visit: GuardedRequest) -> Caller:
         self.check_origin(visit)
         self.check_type(visit)
-        if paths.has_rate_limit(visit.method, visit.path):
+        if has_rate_limit(visit.method, visit.path):
             self._spend_public_call(visit)
-        if paths.is_public(visit.method, visit.path):
+        if is_public(visit.method, visit.path):
             return NOBODY  # answered with any key or none, even while the store is unreachable
         caller = await self._identify(visit)
         if caller.via == "session" and not visit.is_safe and not visit.is_from_own_page:
@@ -223,14 +236,14 @@ class Guard:
     async def _most(self, visit: GuardedRequest) -> int:
         """Return the size limit of the body. That of a delivery is its webhook's limit; without a webhook it is
         minimal."""
-        most = paths.largest_body(visit.method, visit.path, self.settings.body_bytes)
-        if not paths.is_hook(visit.path):
+        most = largest_body(visit.method, visit.path, self.settings.body_bytes)
+        if not is_hook(visit.path):
             return most
-        finding = webhooks_of(self.services).at(visit.path.removeprefix(paths.HOOKS))
+        finding = webhooks_of(self.services).at(visit.path.removeprefix(HOOKS))
         webhook = await self.services.background_tasks.within(self.services.authenticator.patience, finding)
         if webhook is None:
             self._spend_public_call(visit)
-        return min(most, webhook.body_bytes if webhook is not None else paths.SMALL_BODY)
+        return min(most, webhook.body_bytes if webhook is not None else SMALL_BODY)
 
     def _refusal(self, visit: GuardedRequest, error: DalSegnoError) -> Response:
         reply = problem_of(error)
@@ -241,7 +254,7 @@ class Guard:
     # -- the checks -------------------------------------------------------------------------------------------
 
     def check_host(self, visit: GuardedRequest) -> None:
-        if paths.is_hook(visit.path) and not self.services.authenticator.is_open:
+        if is_hook(visit.path) and not self.services.authenticator.is_open:
             return  # tunnels and proxies deliver webhooks under other names
         if visit.host is None or not self._is_ours(visit.host.name):
             host = visit.headers.get("host", "")[:100]
@@ -259,7 +272,7 @@ class Guard:
         return not self.services.authenticator.is_open and ("*" in self.settings.names or _is_address(name))
 
     def check_origin(self, visit: GuardedRequest) -> None:
-        if visit.is_safe or (paths.is_hook(visit.path) and not self.services.authenticator.is_open):
+        if visit.is_safe or (is_hook(visit.path) and not self.services.authenticator.is_open):
             return
         if visit.is_from_own_page or visit.origin in self.settings.origins:
             return
@@ -277,7 +290,7 @@ class Guard:
             raise UnsupportedMedia(
                 f"a body with 'Content-Encoding: {encoding[:100]}' is not accepted; send it without an encoding"
             )
-        if paths.is_hook(visit.path):
+        if is_hook(visit.path):
             return
         taken, named = _types_at(visit.path)
         if visit.media not in taken:
@@ -288,9 +301,9 @@ class Guard:
 
 def _types_at(path: str) -> tuple[frozenset[str], tuple[str, ...]]:
     """Return the media types that a path accepts, and those of them that a refusal lists."""
-    if paths.takes_definitions(path):
+    if takes_definitions(path):
         return DEFINITION_TYPES, (JSON, YAML[0], SCRIPT[0])
-    if paths.takes_forms(path):
+    if takes_forms(path):
         return frozenset((JSON, FORM)), (JSON, FORM)
     return frozenset((JSON,)), (JSON,)
 

@@ -46,8 +46,7 @@ from dalsegno.errors import (
 )
 from dalsegno.lang import FlowSyntaxError
 from dalsegno.model.suggestion import did_you_mean, listed
-from dalsegno.server.http import paths
-from dalsegno.server.http.paths import joined
+from dalsegno.server.http.request import joined, without_secrets
 from dalsegno.server.schemas.values import PRINTABLE
 
 logger = logging.getLogger("dalsegno.server")
@@ -357,7 +356,7 @@ async def _framework(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _path_of(request: Request) -> str:
-    return paths.without_secrets(joined(request.url.path))
+    return without_secrets(joined(request.url.path))
 
 
 def _methods_of(request: Request) -> list[str]:

@@ -26,14 +26,13 @@ from starlette._utils import get_route_path
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import URLPath
 from starlette.routing import BaseRoute, Match, NoMatchFound
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dalsegno.core.json_fields import Shape, read_fields, unpacked_fields
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, Requester, requester
 from dalsegno.server.auth.authentication import caller_of, check_scope, scope_of
-from dalsegno.server.http.paths import joined, separated
-from dalsegno.server.http.request import refuse_nul, refuse_too_many, refuse_unknown
+from dalsegno.server.http.request import joined, refuse_nul, refuse_too_many, refuse_unknown, separated
 from dalsegno.server.http.responses import replying
 from dalsegno.server.schemas.values import Items, Kept, Rest
 
@@ -99,6 +98,29 @@ class TableRoutes(BaseRoute):
 
     def url_path_for(self, name: str, /, **path_params: object) -> URLPath:
         raise NoMatchFound(name, path_params)
+
+
+class EncodedSlashes:
+    """Middleware right before the routes. All others, including the access log, see the path as received."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        original = scope["path"]
+
+        async def answered(message: Message) -> None:
+            scope["path"] = original
+            await send(message)
+
+        scope["path"] = separated(scope)
+        try:
+            await self.app(scope, receive, answered)
+        finally:
+            scope["path"] = original
 
 
 class Whole(Convertor[str]):

@@ -30,7 +30,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.ledger import QueueView, WorkerView
 from dalsegno.ports.stack import Measured, Server, Stack
-from dalsegno.server.http.paths import PREFIX
+from dalsegno.server.http.request import PREFIX
 from dalsegno.server.operations import store_probe
 from dalsegno.server.operations.store_probe import StoreProbe
 from dalsegno.version import __version__
