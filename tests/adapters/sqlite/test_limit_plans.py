@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
     opened.close()
 
 
-@pytest.mark.parametrize("name", [*READING, "token.ready"])
+@pytest.mark.parametrize("name", [*READING, "leases.ready"])
 def test_statement_reads_by_an_index(store: SqliteStore, name: str) -> None:
     text = SQL[name]
     named = {"key": "", "after": "", "limit": 1, "execution": 1}

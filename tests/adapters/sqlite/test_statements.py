@@ -13,9 +13,9 @@ from dalsegno.adapters.sqlite.statements import SQL
 from tests.rows import rows
 
 SCANS_ON_PURPOSE = {
-    "worker.list",  # as many rows as there are workers
-    "worker.names",  # the same
-    "worker.gone",  # the same
+    "leases.workers",  # as many rows as there are workers
+    "leases.known_workers",  # the same
+    "leases.gone",  # the same
     "history.outbox",  # in the order of its key
     "history.oldest_entry",  # the first of them
 }

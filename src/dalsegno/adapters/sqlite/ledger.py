@@ -81,7 +81,7 @@ def examine(
             slots = _open_slots(connection, inspection)
             records = tuple(_records_of(connection, inspection, asked))
             found.append(Examination(inspection, machine(connection, execution), slots, records))
-    workers = connection.execute(SQL["worker.list"]) if found else ()
+    workers = connection.execute(SQL["leases.workers"]) if found else ()
     return Examined(tuple(found), tuple(WorkerView(*row) for row in workers))
 
 
@@ -133,12 +133,12 @@ def queues(connection: sqlite3.Connection) -> list[QueueView]:
 def any_ready(connection: sqlite3.Connection, queues: Iterable[str]) -> bool:
     """Return True if a claim for these queues may find something."""
     asked = json.dumps(list(queues))
-    return connection.execute(SQL["token.any_ready"], (asked,)).fetchone() is not None
+    return connection.execute(SQL["leases.any_ready"], (asked,)).fetchone() is not None
 
 
 def schedules(connection: sqlite3.Connection) -> tuple[float | None, str | None]:
     """Return when the next timer comes due, and the oldest entry of the outbox."""
-    due = connection.execute(SQL["token.next_due"]).fetchone()
+    due = connection.execute(SQL["leases.next_due"]).fetchone()
     entry = connection.execute(SQL["history.oldest_entry"]).fetchone()
     return due and due[0], entry and entry[0]
 
@@ -151,7 +151,7 @@ def obsolete(connection: sqlite3.Connection, leases: Sequence[Lease]) -> list[Le
 
 def _valid(connection: sqlite3.Connection, leases: Sequence[Lease]) -> set[Row]:
     wanted = [(lease.execution, lease.token, lease.fence, scope_chain(lease.scope)) for lease in leases]
-    return set(connection.execute(SQL["token.validly_leased"], (json.dumps(wanted),)))
+    return set(connection.execute(SQL["leases.validly_leased"], (json.dumps(wanted),)))
 
 
 def of_others(
@@ -170,23 +170,23 @@ def of_others(
     }
     plain, in_line = (
         [row for queue in queues for row in connection.execute(SQL[statement], asked | {"queue": queue})]
-        for statement in ("token.ready_of_others", "token.first_of_others")
+        for statement in ("leases.ready_of_others", "leases.first_of_others")
     )
     return plain, in_line
 
 
 def gone_workers(connection: sqlite3.Connection, now: float, dead: Sequence[str]) -> list[str]:
-    expired = {worker for (worker,) in connection.execute(SQL["worker.gone"], (now,))}
+    expired = {worker for (worker,) in connection.execute(SQL["leases.gone"], (now,))}
     return sorted(expired.union(dead))
 
 
 def leased_by(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tuple[str, str]]:
-    return connection.execute(SQL["token.leased_by"], (json.dumps(workers),)).fetchall()
+    return connection.execute(SQL["leases.leased_by"], (json.dumps(workers),)).fetchall()
 
 
 def held_by(connection: sqlite3.Connection, worker: str) -> list[Lease]:
     """Return the leases of a worker. ``live``, the last but one, is stored as a number."""
-    found = connection.execute(SQL["token.held_by"], (worker,))
+    found = connection.execute(SQL["leases.held_by"], (worker,))
     leases = [Lease(*(*row[:-2], bool(row[-2]), row[-1])) for row in found]
     return sorted(leases, key=lambda lease: lease.ready_at)
 
@@ -273,7 +273,7 @@ class SqliteLedger:
     def heartbeat(self, worker: str, lease_seconds: float, info: bytes = b"") -> None:
         """Send a heartbeat. It waits for the writer's thread only, so it works while the event loop is blocked."""
         beat = (worker, self.now() + lease_seconds, info)
-        self.store.write_blocking(lambda rows: _execute(rows, "worker.beat", [beat]))
+        self.store.write_blocking(lambda rows: _execute(rows, "leases.beat", [beat]))
 
     async def expire(self, dead: Sequence[str] = ()) -> tuple[ReadyToken, ...]:
         now = self.now()
@@ -341,10 +341,10 @@ class SqliteLedger:
         return tuple(ReadyToken(*row) for row in await self._all("token.ready_of", execution))
 
     async def workers(self) -> list[WorkerView]:
-        return [WorkerView(*row) for row in await self._all("worker.list")]
+        return [WorkerView(*row) for row in await self._all("leases.workers")]
 
     async def known_workers(self) -> list[str]:
-        return [name for (name,) in await self._all("worker.names")]
+        return [name for (name,) in await self._all("leases.known_workers")]
 
     async def queues(self) -> list[QueueView]:
         return await self.store.read(queues)

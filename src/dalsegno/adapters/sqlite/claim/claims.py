@@ -55,7 +55,7 @@ def claim(rows: SqliteWorkspace, worker: str, queues: Sequence[str], limit: int,
 
 
 def _holds_suspect(rows: SqliteWorkspace, worker: str) -> bool:
-    return rows.connection.execute(SQL["token.holds_suspect"], (worker,)).fetchone() is not None
+    return rows.connection.execute(SQL["leases.holds_suspect"], (worker,)).fetchone() is not None
 
 
 def _in_line(rows: SqliteWorkspace, queues: Sequence[str], limit: int, suspicion: Suspicion) -> list[Row]:
@@ -71,7 +71,7 @@ def _in_line(rows: SqliteWorkspace, queues: Sequence[str], limit: int, suspicion
 
 def _ready(rows: SqliteWorkspace, queues: Sequence[str], part: int, limit: int) -> list[Row]:
     return [
-        row for queue in queues for row in rows.connection.execute(SQL["token.ready"], (queue, part, limit))
+        row for queue in queues for row in rows.connection.execute(SQL["leases.ready"], (queue, part, limit))
     ]
 
 
@@ -89,7 +89,7 @@ def _give(rows: SqliteWorkspace, worker: str, tokens: Iterable[TokenRow]) -> lis
             if token.losses >= SUSPECT_LOSSES:
                 suspects.append((rows.number(token), worker))
     rows.flush()
-    rows.connection.executemany(SQL["worker.suspect"], suspects)
+    rows.connection.executemany(SQL["leases.suspect"], suspects)
     return leases
 
 
@@ -141,14 +141,14 @@ def wake(rows: SqliteWorkspace, now: float, limit: int) -> Woken:
     """Make due tokens ready, earliest first."""
     ready: list[ReadyToken] = []
     while len(ready) < limit:
-        due = rows.connection.execute(SQL["token.due"], (now, limit - len(ready))).fetchall()
+        due = rows.connection.execute(SQL["leases.due"], (now, limit - len(ready))).fetchall()
         rows.warm({row[1] for row in due})
         woken = [token for token in map(rows.adopt, due) if wake_row(token, rows, now)]
         ready += [ready_token(token) for token in woken]
         rows.flush()
         if not due:
             break
-    following = rows.connection.execute(SQL["token.next_due"]).fetchone()
+    following = rows.connection.execute(SQL["leases.next_due"]).fetchone()
     dues = [following[0]] if following is not None else []
     if rows.has_limits():
         ready += _open_due(rows, now)

@@ -241,11 +241,11 @@ class SqliteWorkspace(LimitWorkspace):
 
         So a worker that dies before its first heartbeat is found, too.
         """
-        self.connection.execute(SQL["worker.register"], (worker,))
+        self.connection.execute(SQL["leases.register"], (worker,))
         self._registered.add(worker)
 
     def unregister(self, workers: Iterable[str]) -> None:
-        self.connection.executemany(SQL["worker.forget"], [(worker,) for worker in workers])
+        self.connection.executemany(SQL["leases.forget"], [(worker,) for worker in workers])
         self._registered.difference_update(workers)
 
     # -- reading ahead ----------------------------------------------------------------------------------------
