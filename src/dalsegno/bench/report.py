@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from dalsegno.adapters.sqlite.connections.file import WRITER_PRAGMAS, connect_writer, tune
+from dalsegno.adapters.sqlite.connections import WRITER_PRAGMAS, connect_writer, tune
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.wiring import sqlite_path
 

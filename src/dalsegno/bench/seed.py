@@ -16,7 +16,7 @@ from typing import Any
 import asyncpg
 
 from dalsegno.adapters.postgres.store import DAY, DAY_BITS
-from dalsegno.adapters.sqlite.connections.file import connect_writer
+from dalsegno.adapters.sqlite.connections import connect_writer
 from dalsegno.bench.report import Meter, Report, percentile, reported
 from dalsegno.bench.workloads import Progress
 from dalsegno.errors import UsageError

@@ -135,7 +135,7 @@ async def _postgres(url: str, *, check: bool, finish: bool, force: bool) -> Sche
 
 def _sqlite(url: str, *, check: bool) -> SchemaState:
     from dalsegno.adapters.sqlite import SqliteStore  # noqa: PLC0415 - only what is used is loaded
-    from dalsegno.adapters.sqlite.connections.file import connect_reader  # noqa: PLC0415 - the same
+    from dalsegno.adapters.sqlite.connections import connect_reader  # noqa: PLC0415 - the same
     from dalsegno.adapters.sqlite.migration import check as version_of  # noqa: PLC0415 - the same
     from dalsegno.adapters.sqlite.migration import migrations  # noqa: PLC0415 - the same
 

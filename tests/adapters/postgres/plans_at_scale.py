@@ -13,7 +13,7 @@ import asyncpg
 
 from dalsegno.adapters.postgres import PostgresStore
 from dalsegno.adapters.postgres.archive.partitions import _make
-from dalsegno.adapters.postgres.connections.pooling import SESSION
+from dalsegno.adapters.postgres.connections import SESSION
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.adapters.postgres.store import day_at
 

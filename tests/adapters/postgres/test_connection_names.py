@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from dalsegno import App, NodeContext
-from dalsegno.adapters.postgres.connections.connect import name_of, process_of
+from dalsegno.adapters.postgres.connections import name_of, process_of
 from dalsegno.ports.ledger import ConnectedProcess
 from dalsegno.version import __version__
 from tests.servers.postgres import SUPERUSER, PostgresServer

@@ -11,9 +11,8 @@ import asyncpg
 import pytest
 
 from dalsegno import App
-from dalsegno.adapters.postgres import PostgresStore
-from dalsegno.adapters.postgres.connections import connect as servers
-from dalsegno.adapters.postgres.connections.connect import connect, one_by_one
+from dalsegno.adapters.postgres import PostgresStore, connections
+from dalsegno.adapters.postgres.connections import connect, one_by_one
 from dalsegno.adapters.postgres.diagnostics import examine_database
 from tests.adapters.postgres.programs import app_of, chain_of
 
@@ -31,7 +30,7 @@ def silent() -> Iterator[str]:
 
 @pytest.fixture
 def behind_silence(silent: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(servers, "SECONDS_PER_SERVER", 0.2)
+    monkeypatch.setattr(connections, "SECONDS_PER_SERVER", 0.2)
     return postgres_url.replace("@", f"@{silent},")
 
 

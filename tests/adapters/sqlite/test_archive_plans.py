@@ -15,7 +15,7 @@ import pytest
 from dalsegno.adapters import listing_plan
 from dalsegno.adapters.sqlite import SqliteStore
 from dalsegno.adapters.sqlite.archive import listing
-from dalsegno.adapters.sqlite.connections.file import connect_reader
+from dalsegno.adapters.sqlite.connections import connect_reader
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.bench.seed import filters, known_in_sqlite, seed_sqlite
 from dalsegno.ports.archive import ExecutionFilter, Place

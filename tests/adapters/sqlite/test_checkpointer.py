@@ -12,8 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dalsegno.adapters.sqlite.connections.file import WRITER_PRAGMAS, connect_writer, tune
-from dalsegno.adapters.sqlite.connections.threads import CHANGES_BETWEEN, Checkpointer
+from dalsegno.adapters.sqlite.connections import (
+    CHANGES_BETWEEN,
+    WRITER_PRAGMAS,
+    Checkpointer,
+    connect_writer,
+    tune,
+)
 
 SOON = 10.0
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
@@ -121,8 +126,8 @@ UNWRITABLE = """
 import ctypes, os, sqlite3, sys, time
 from pathlib import Path
 from dalsegno.adapters.sqlite import SqliteStore
-from dalsegno.adapters.sqlite.connections.threads import CHANGES_BETWEEN, Checkpointer
-from dalsegno.adapters.sqlite.connections.file import connect_writer
+from dalsegno.adapters.sqlite.connections import CHANGES_BETWEEN, Checkpointer
+from dalsegno.adapters.sqlite.connections import connect_writer
 from dalsegno.errors import StoreReadOnly
 from dalsegno.testing.clock import FakeClock
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno.adapters.sqlite import broker
-from dalsegno.adapters.sqlite.connections.file import connect_writer
-from dalsegno.adapters.sqlite.connections.threads import OtherProcesses
+from dalsegno.adapters.sqlite.connections import OtherProcesses, connect_writer
 from dalsegno.engine.operations import endings
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.model.effect import WriteOutbox

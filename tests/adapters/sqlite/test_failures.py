@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.adapters.sqlite import SqliteStore
-from dalsegno.adapters.sqlite.connections import threads
+from dalsegno.adapters.sqlite import SqliteStore, connections
 from dalsegno.errors import LimitExceeded, StoreFull, Unavailable
 from dalsegno.model.transition import Applied, Refused
 from dalsegno.testing.contract import ContractStack
@@ -37,7 +36,7 @@ async def test_full_disk_loses_nothing_and_applies_nothing(store: SqliteStore, s
 async def test_locked_file_is_unavailable_until_it_is_free(
     path: Path, stack: ContractStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threads, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "BUSY_SECONDS", 0.05)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 

@@ -13,8 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from dalsegno.adapters.postgres.archive.partitions import AHEAD, TableOwnership, missing_among, name_of_day
-from dalsegno.adapters.postgres.connections.connect import connect, name_of
-from dalsegno.adapters.postgres.connections.pooling import naming
+from dalsegno.adapters.postgres.connections import connect, name_of, naming
 from dalsegno.adapters.postgres.errors import connecting, driver_errors, rights
 from dalsegno.adapters.postgres.messaging.listener import ECHO_SECONDS, Listener
 from dalsegno.adapters.postgres.statements import SQL

@@ -23,14 +23,14 @@ from typing import Any, Literal
 import asyncpg
 from msgspec import Struct
 
-from dalsegno.adapters.postgres.connections.connect import (
+from dalsegno.adapters.postgres.connections import (
     CONNECTED,
     WITHOUT_VERSION,
     connect,
     name_of,
+    naming,
     process_of,
 )
-from dalsegno.adapters.postgres.connections.pooling import naming
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.errors import InternalError, SchemaMismatch
 from dalsegno.ports.ledger import ConnectedProcess, WorkerView

@@ -17,8 +17,7 @@ from typing import Any
 
 import asyncpg
 
-from dalsegno.adapters.postgres.connections.connect import ConnectionRecycler, connect
-from dalsegno.adapters.postgres.connections.pooling import ConnectionMode, find_mode
+from dalsegno.adapters.postgres.connections import ConnectionMode, ConnectionRecycler, connect, find_mode
 from dalsegno.adapters.postgres.errors import connecting, driver_errors
 from dalsegno.adapters.postgres.migration import migrate
 from dalsegno.adapters.postgres.statements import SQL

@@ -29,8 +29,7 @@ from dalsegno.adapters.postgres.commit.commits import MOST_TRIES, Commits
 from dalsegno.adapters.postgres.commit.load import LoadedRows, lock
 from dalsegno.adapters.postgres.commit.read_set import wanted_by
 from dalsegno.adapters.postgres.commit.workspace import PostgresWorkspace
-from dalsegno.adapters.postgres.connections.connect import connect, name_of
-from dalsegno.adapters.postgres.connections.pooling import SESSION, naming
+from dalsegno.adapters.postgres.connections import SESSION, connect, name_of, naming
 from dalsegno.adapters.postgres.errors import UNREACHABLE, driver_errors
 from dalsegno.adapters.postgres.messaging.listener import CHANNEL
 from dalsegno.adapters.postgres.store import Connection, PostgresStore, Transaction

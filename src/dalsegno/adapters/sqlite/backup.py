@@ -15,7 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from dalsegno.adapters.sqlite.connections.file import OWNER_ONLY, connect_reader, connect_writer
+from dalsegno.adapters.sqlite.connections import OWNER_ONLY, connect_reader, connect_writer
 from dalsegno.adapters.sqlite.errors import explain
 from dalsegno.adapters.sqlite.migration import check, migrations
 from dalsegno.adapters.sqlite.statements import SQL

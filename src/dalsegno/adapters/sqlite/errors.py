@@ -1,12 +1,13 @@
-"""Translation of SQLite's errors."""
+"""Translation of SQLite's errors, and what prevents writing a file."""
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
 import sqlite3
 from pathlib import Path
 
-from dalsegno.adapters.sqlite.connections.file import why_not_writable
 from dalsegno.errors import (
     BadConfiguration,
     DalSegnoError,
@@ -117,3 +118,37 @@ def _io_error(error: sqlite3.Error, path: Path) -> DalSegnoError:
     if full:
         return _full(path)
     return Unavailable(f"reading or writing {path} failed ({error}): check the disk and the file system")
+
+
+READ_ONLY_MOUNT = getattr(os, "ST_RDONLY", 1)
+
+
+def why_not_writable(path: Path) -> str | None:
+    """Return what prevents this user from writing the file and what to do; None if it is writable.
+
+    Asks the kernel, which also knows immutable files and read-only mounts.
+    """
+    if not path.exists() or os.access(path, os.W_OK):
+        return None
+    return f"{path} cannot be written: {_obstacle(path)}"
+
+
+def _obstacle(path: Path) -> str:
+    if os.statvfs(path).f_flag & READ_ONLY_MOUNT:
+        return (
+            "its file system is mounted read-only. Find out why (see the kernel's log for disk errors), then mount it"
+            " for writing: mount -o remount,rw"
+        )
+    if _may_write_by_mode(path):
+        return f"it is immutable. Make it writable: chattr -i {shlex.quote(str(path))}"
+    return (
+        "this user has no right to do so. Check its permissions (chmod, chown) and attributes (lsattr), or run as its"
+        " owner"
+    )
+
+
+def _may_write_by_mode(path: Path) -> bool:
+    found, user = path.stat(), os.geteuid()
+    if user in (0, found.st_uid):
+        return bool(found.st_mode & 0o200)
+    return bool(found.st_mode & (0o020 if found.st_gid in os.getgroups() else 0o002))

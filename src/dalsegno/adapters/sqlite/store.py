@@ -7,23 +7,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dalsegno.adapters.sqlite.connections.file import (
+from dalsegno.adapters.sqlite.connections import (
     WRITER_PRAGMAS,
-    StoreFile,
-    connect_reader,
-    connect_writer,
-    tune,
-    why_not_writable,
-)
-from dalsegno.adapters.sqlite.connections.threads import (
     Checkpointer,
     Look,
     OtherProcesses,
     Reader,
+    StoreFile,
     Work,
     Writer,
+    connect_reader,
+    connect_writer,
+    tune,
 )
-from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.errors import explain, why_not_writable
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
 from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreReadOnly
 from dalsegno.ports.clock import Clock

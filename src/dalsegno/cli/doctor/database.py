@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from dalsegno.adapters.sqlite.connections.file import why_not_writable
-from dalsegno.adapters.sqlite.errors import explain
+from dalsegno.adapters.sqlite.errors import explain, why_not_writable
 from dalsegno.cli.doctor.check import Check, examined, judge
 from dalsegno.engine.secrets.keys import FILE_VARIABLE, SUFFIX
 from dalsegno.errors import DalSegnoError

@@ -6,8 +6,7 @@ import asyncio
 import threading
 from typing import Any
 
-from dalsegno.adapters.postgres.connections.connect import connect
-from dalsegno.adapters.postgres.connections.pooling import ConnectionMode
+from dalsegno.adapters.postgres.connections import ConnectionMode, connect
 from dalsegno.adapters.postgres.errors import driver_errors
 from dalsegno.adapters.postgres.statements import SQL
 from dalsegno.errors import Unavailable

@@ -22,8 +22,7 @@ import asyncpg
 import msgspec
 
 from dalsegno.adapters.neighbours import Message, decode, encode, summary_of
-from dalsegno.adapters.postgres.connections.connect import connect, name_of
-from dalsegno.adapters.postgres.connections.pooling import connect_alone, naming
+from dalsegno.adapters.postgres.connections import connect, connect_alone, name_of, naming
 from dalsegno.adapters.postgres.errors import UNREACHABLE
 
 CHANNEL = "dalsegno"

@@ -1,1 +1,0 @@
-"""Connections to PostgreSQL: opened, pooled and warmed up."""

@@ -1,1 +1,0 @@
-"""The database file, its connections, and the threads that use them."""
