@@ -125,6 +125,23 @@ def test_one_that_nobody_can_name_is_a_task_error_afterwards_and_still_matches()
     assert result == ["TaskError", "Hidden: from the library", ["from the library"], True]
 
 
+async def caught_around_a_returned_call(x):
+    kept = x
+
+    async def inner():
+        await refuse("o-1")
+
+    try:
+        return await inner()
+    except Refused:
+        return kept
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_only_the_callers_handler_reads_is_stored(mode):
+    assert drive(caught_around_a_returned_call, 5, mode).result == 5
+
+
 async def raised_again_after_an_await(x):
     try:
         await refuse("o-1")

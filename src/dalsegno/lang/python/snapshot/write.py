@@ -506,7 +506,9 @@ def _frame(
 ) -> StoredFrame:
     stack = [writer.write(value, role_of(frame, index)) for index, value in enumerate(frame.stack)]
     live, shared = machine.program.masks[frame.number]
-    alive = live[frame.position] if frame.position < len(live) else 0
+    # A caller's await is behind it, but may still throw: the block that handles that reads variables, too.
+    waits_at = frame.position if frame is machine.frames[-1] else frame.position - 1
+    alive = live[waits_at] if waits_at < len(live) else 0
     variables: list[Written] = [DEAD] * (frame.code.own + len(frame.code.captured))
     for index, cell in enumerate(frame.cells[: len(variables)]):
         name = f"variable '{frame.code.variables[index].partition('@')[0]}'"
