@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from dalsegno.lang.runtime.effects import (
     Awaitable,
@@ -26,7 +26,19 @@ ALWAYS = -1
 """The place in the order of a value that was settled from the start."""
 
 
-class Promise:
+class Labelled:
+    """Something to await that a program may label: the compiler finds the label in the source."""
+
+    __slots__ = ()
+
+    def named(self, label: str) -> Self:
+        """Label the await, so that it is found again in another version of the program."""
+        if not isinstance(label, str):
+            raise TypeError(f"a label must be a text, not {type(label).__name__}")
+        return self
+
+
+class Promise(Labelled):
     """A leaf. Two handles of one promise are equal: its number is its identity."""
 
     __slots__ = ("due", "kind", "name", "number")
@@ -53,7 +65,7 @@ class Promise:
         return f"<promise {self.id} of {self.kind} {self.name or ''}>"
 
 
-class Settled:
+class Settled(Labelled):
     """A plain value given in place of a promise."""
 
     __slots__ = ("value",)
@@ -62,7 +74,7 @@ class Settled:
         self.value = value
 
 
-class Group:
+class Group(Labelled):
     """Joined promises.
 
     ``items`` are in the order given; ``keys`` are set if they came from an object; ``shape`` is as in `Awaitable`.

@@ -11,7 +11,7 @@ from dalsegno.lang.errors import ScriptThrow
 from dalsegno.lang.runtime.frames import CallbackFrame
 from dalsegno.lang.runtime.promises import Group, Promise
 from dalsegno.lang.stdlib import arrays, conversions, dates, mathematics, objects, strings
-from dalsegno.lang.stdlib.arguments import Method
+from dalsegno.lang.stdlib.arguments import Arguments, Method
 from dalsegno.lang.stdlib.callbacks import CALLBACK_METHODS, start_callback
 from dalsegno.lang.stdlib.orchestration import FUNCTIONS as _ORCHESTRATION
 from dalsegno.lang.stdlib.orchestration_names import LOWER_CASE, ORCHESTRATION_NAMESPACES
@@ -51,7 +51,11 @@ def call_method(
     if receiver is None or isinstance(receiver, bool):
         raise ScriptThrow("TYPE_ERROR", f"cannot call {name}() on {kind_of(receiver)}")
     if isinstance(receiver, (Promise, Group)):
-        raise ScriptThrow("NOT_A_FUNCTION", f"a promise has no method {name}(); await it first")
+        if name != "named":
+            raise ScriptThrow("NOT_A_FUNCTION", f"a promise has no method {name}(); await it first")
+        Arguments("named", given).text(0)
+        deliver(receiver)
+        return None
     deliver(_checked(methods.get(name), host, receiver, name, given))
     return None
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from types import CellType
 from typing import Any
 
+from dalsegno.lang.runtime.promises import Labelled
+
 
 class NestedFunction:
     """An ``async def`` inside a workflow, with the variables it shares with the functions around it."""
@@ -32,7 +34,7 @@ class NestedFunction:
         return f"<async function {self.binder.__qualname__}>"
 
 
-class NestedCall:
+class NestedCall(Labelled):
     """The result of calling a nested async function. It runs when it is awaited, which can happen only once."""
 
     __slots__ = ("arguments", "awaited", "function")

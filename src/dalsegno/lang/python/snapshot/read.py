@@ -107,7 +107,7 @@ def thaw(machine: Interpreter, data: bytes, blobs: Mapping[str, bytes]) -> None:
 
 def _restore(machine: Interpreter, stored: StoredMachine, blobs: Mapping[str, bytes]) -> None:
     reader = Reader(
-        machine.program, machine.outside_cell, _with_blobs(stored.rows, blobs), stored.made, BUILDERS, SHELLS
+        machine.program, machine.outside_cell, with_blobs(stored.rows, blobs), stored.made, BUILDERS, SHELLS
     )
     reader.read()
     if stored.status not in _STATUSES:
@@ -127,7 +127,7 @@ def _restore(machine: Interpreter, stored: StoredMachine, blobs: Mapping[str, by
     _check(machine)
 
 
-def _with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
+def with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
     missing = [name for name in _blob_names(rows) if name not in blobs]
     if missing:
         raise SnapshotError(
@@ -138,7 +138,7 @@ def _with_blobs(rows: list[Row], blobs: Mapping[str, bytes]) -> list[Row]:
         if row[0] != Tag.BLOB:
             found.append(row)
         elif row[1] == Tag.ROWS:
-            found.extend(_with_blobs(_page(blobs[row[2]]), blobs))
+            found.extend(with_blobs(_page(blobs[row[2]]), blobs))
         else:
             found.append([row[1], blobs[row[2]].decode()])
     return found
