@@ -4,6 +4,7 @@ Names are imported on first use, so that a part of the package (the command line
 it needs.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -224,13 +225,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'dalsegno' has no attribute {name!r}")
-    home = import_module(_HOMES.get(name, "dalsegno.errors"))
-    found = getattr(home, "NodeContext" if name == "TaskContext" else name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # a type checker would take every name for one of this package
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(
+                f"module 'dalsegno' has no attribute {name!r}", name=name, obj=sys.modules[__name__]
+            )
+        home = import_module(_HOMES.get(name, "dalsegno.errors"))
+        found = getattr(home, "NodeContext" if name == "TaskContext" else name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -24,7 +24,7 @@ from dalsegno.engine.subprocesses.large_responses import LargeResponses
 from dalsegno.errors import InternalError, InvalidInput
 from dalsegno.event_loop_host import Host
 from dalsegno.graph.documents.header import front_matter_limit
-from dalsegno.handle import Handle, Starter, Target
+from dalsegno.handle import Handle
 from dalsegno.lang.python import (
     DurableRemoteTask,
     DurableTask,
@@ -43,6 +43,7 @@ from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock
 from dalsegno.ports.node import NodeContext
 from dalsegno.schedules import Schedules
+from dalsegno.starts import StartCalls, Starter
 from dalsegno.wiring import (
     adopt_of_environment,
     broker_of_environment,
@@ -78,7 +79,7 @@ class TaskDecorator(Protocol):
     def __call__(self, function: Callable[P, R], /) -> DurableTask[P, Awaitable[R]]: ...
 
 
-class App:
+class App(StartCalls):
     """Tasks, node types and workflows by name, on the store behind ``url`` (default: ``DALSEGNO_STORE``, else a local
     file).
 
@@ -247,7 +248,7 @@ class App:
         return durable
 
     @overload
-    def workflow(self, function: Callable[P, Awaitable[R]], /) -> DurableWorkflow[P, R]: ...
+    def workflow(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableWorkflow[P, R]: ...
 
     @overload
     def workflow(
@@ -258,7 +259,7 @@ class App:
         timeout: float | str | None = None,
         concurrency: int | str | Mapping[str, Any] | None = None,
         cancel_grace: float | str | None = None,
-    ) -> Callable[[Callable[P, Awaitable[R]]], DurableWorkflow[P, R]]: ...
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], DurableWorkflow[P, R]]: ...
 
     @refuses_unknown_options("@app.workflow")
     def workflow(
@@ -349,34 +350,18 @@ class App:
     async def adeploy_script(self, source: str, name: str | None = None) -> Definition:
         return await self.host.acall(self._deploy_script(source, name))
 
-    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        """Starts a workflow. A Python workflow or task of this program takes its own arguments; a deployed workflow
-        is named (``"checkout"``, ``"checkout@stable"``) and takes one value, or keywords that form an object."""
-        return Starter(self, self._options).start(workflow, *args, **fields)
-
-    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await Starter(self, self._options).astart(workflow, *args, **fields)
-
-    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        """Submits a start in two steps: the input is checked, and the execution is PENDING until
-        ``handle.trigger()`` starts it, with this input or with another one."""
-        return Starter(self, self._options).submit(workflow, *args, **fields)
-
-    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        return await Starter(self, self._options).asubmit(workflow, *args, **fields)
-
-    def handle(self, execution: str) -> Handle:
+    def handle(self, execution: str) -> Handle[Any]:
         return Handle(self, execution)
 
     def executions(
         self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
-    ) -> list[Handle]:
+    ) -> list[Handle[Any]]:
         """Returns executions, newest first; the filters are those of ``Client.executions``: states, tags, times …"""
         return self.host.call(self._executions(filter_of(workflow, filters), limit))
 
     async def aexecutions(
         self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
-    ) -> list[Handle]:
+    ) -> list[Handle[Any]]:
         return await self.host.acall(self._executions(filter_of(workflow, filters), limit))
 
     def close(self) -> None:
@@ -391,6 +376,9 @@ class App:
             await host.aclose()
 
     # -- internal ---------------------------------------------------------------------------------------------
+
+    def _starter(self) -> Starter:
+        return Starter(self, self._options)
 
     @property
     def is_running(self) -> bool:
@@ -507,7 +495,7 @@ class App:
         found: Task | None = self.tasks.find(task)
         return found.queue if found is not None else None
 
-    async def _executions(self, where: ExecutionFilter, limit: int) -> list[Handle]:
+    async def _executions(self, where: ExecutionFilter, limit: int) -> list[Handle[Any]]:
         return [Handle(self, view.id) for view in await self.client.executions(where, limit=limit)]
 
 

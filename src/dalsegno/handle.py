@@ -1,34 +1,32 @@
-"""Handles of executions, and starts with preset options. Every call has an async twin with the prefix ``a``."""
+"""Handles of executions. Every call has an async twin with the prefix ``a``."""
 
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import inspect
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import msgspec
-from msgspec import Raw
 
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.states import NodeSummary
-from dalsegno.core.values import decode_value, encode_value
-from dalsegno.engine.client import Client
+from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
-from dalsegno.engine.scripts.python_workflows import Workflows
-from dalsegno.engine.starting.caller_connections import async_connection, plain_connection
-from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.pending import UNCHANGED
-from dalsegno.engine.starting.start import StartOptions
-from dalsegno.errors import DalSegnoError, InvalidInput, UsageError, WorkflowCancelled, WorkflowFailed
+from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
-from dalsegno.lang.python import DurableTask, DurableWorkflow
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R_co = TypeVarWithDefault("R_co", covariant=True, default=Any)  # ``Handle`` alone is ``Handle[Any]``
+else:
+    R_co = TypeVar("R_co", covariant=True)
 
 T = TypeVar("T")
 
@@ -101,12 +99,16 @@ class Runtime(Protocol):
     def client(self) -> Calls: ...
 
 
-class Handle:
-    """A handle of an execution by id. Creating one accesses no store and checks nothing."""
+class Handle(Generic[R_co]):
+    """A handle of an execution by id. Creating one accesses no store and checks nothing.
+
+    ``R_co`` is the type of the result: ``Handle[Receipt]`` of a workflow that returns a ``Receipt``, ``Handle[Any]`` of
+    an execution that is known by its name or id only.
+    """
 
     __slots__ = ("_app", "_decode", "id")
 
-    def __init__(self, app: Runtime, execution: str, decode: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, app: Runtime, execution: str, decode: Callable[[Any], R_co] | None = None) -> None:
         """``decode`` converts the result's JSON to the type of the workflow's annotation."""
         self._app = app
         self._decode = decode
@@ -115,13 +117,13 @@ class Handle:
     def __repr__(self) -> str:
         return f"Handle({self.id!r})"
 
-    def result(self, timeout: Duration | None = None) -> Any:
+    def result(self, timeout: Duration | None = None) -> R_co:
         """Returns the output after the execution has ended; ``timeout``: seconds, or text such as ``5m``. Raises
         WorkflowFailed, WorkflowCancelled or TimeoutError. If the store becomes unreachable meanwhile, the call
         waits for it; if it is unreachable at the beginning, the call raises Unavailable."""
         return self._call(self._result(timeout))
 
-    async def aresult(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the twin of ``result``
+    async def aresult(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the twin of ``result``
         return await self._acall(self._result(timeout))
 
     def wait(self, timeout: Duration | None = None) -> ExecutionView:
@@ -257,30 +259,30 @@ class Handle:
     async def aresume(self) -> None:
         await self._acall(self._client().resume(self.id))
 
-    def retry(self, *, idempotency_key: str | None = None) -> Handle:
+    def retry(self, *, idempotency_key: str | None = None) -> Handle[R_co]:
         """Starts a new execution from everything that failed or was interrupted. That of a script or Python workflow
         starts over, without asking: tasks that have completed run again, with new idempotency keys. The same key
         returns the same new execution."""
         return self._call(self._rerun(None, None, idempotency_key))
 
-    async def aretry(self, *, idempotency_key: str | None = None) -> Handle:
+    async def aretry(self, *, idempotency_key: str | None = None) -> Handle[R_co]:
         return await self._acall(self._rerun(None, None, idempotency_key))
 
     def rerun(
         self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
-    ) -> Handle:
+    ) -> Handle[R_co]:
         """Starts a new execution from these nodes on, with the recorded context, edited as requested. The same key
         returns the same new execution; with other nodes or another context it is refused."""
         return self._call(self._rerun(nodes, context, idempotency_key))
 
     async def arerun(
         self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
-    ) -> Handle:
+    ) -> Handle[R_co]:
         return await self._acall(self._rerun(nodes, context, idempotency_key))
 
     # -- internal ---------------------------------------------------------------------------------------------
 
-    async def _result(self, timeout: Duration | None) -> Any:  # noqa: ASYNC109 - see ``result``
+    async def _result(self, timeout: Duration | None) -> R_co:  # noqa: ASYNC109 - see ``result``
         seconds = _patience(timeout)
         try:
             ending = await self._client().ending(self.id, seconds)
@@ -288,7 +290,7 @@ class Handle:
             raise await self._too_late(seconds) from None
         if ending.state == "COMPLETED":
             value = decode_value(ending.output) if ending.output is not None else None
-            return self._decode(value) if self._decode is not None else value
+            return self._decode(value) if self._decode is not None else cast(R_co, value)
         error = msgspec.json.decode(ending.error) if ending.error is not None else None
         raise (WorkflowCancelled if ending.state == "CANCELLED" else WorkflowFailed)(self.id, error)
 
@@ -314,8 +316,8 @@ class Handle:
 
     async def _rerun(
         self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None, key: str | None
-    ) -> Handle:
-        return Handle(self._app, await self._client().rerun(self.id, nodes, context, key))
+    ) -> Handle[R_co]:
+        return Handle(self._app, await self._client().rerun(self.id, nodes, context, key), self._decode)
 
     def _client(self) -> Calls:
         return self._app.client
@@ -339,141 +341,3 @@ def host_of(runtime: Runtime, work: Coroutine[Any, Any, Any]) -> LoopHost:
 
 def _patience(timeout: Duration | None) -> float | None:
     return read_duration(timeout, "'timeout'") if isinstance(timeout, str) else timeout
-
-
-Target: TypeAlias = str | DurableTask[..., Any] | DurableWorkflow[..., Any]
-
-
-class Program(Runtime, Protocol):
-    """The application of a start."""
-
-    @property
-    def client(self) -> Client: ...
-
-    @property
-    def workflows(self) -> Workflows: ...
-
-    def task_queue(self, task: str) -> str | None: ...
-
-
-class Starter:
-    """Starts with preset options."""
-
-    __slots__ = ("_app", "_options")
-
-    def __init__(self, app: Program, options: StartOptions) -> None:
-        self._app = app
-        self._options = options
-
-    def start(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        options = self._plain_options()
-        return self._app.host.call(self._start(workflow, args, fields, options))
-
-    async def astart(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        options = await self._async_options()
-        return await self._app.host.acall(self._start(workflow, args, fields, options))
-
-    def submit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        options = self._plain_options()
-        return self._app.host.call(self._start(workflow, args, fields, options, pending=True))
-
-    async def asubmit(self, workflow: Target, /, *args: Any, **fields: Any) -> Handle:
-        options = await self._async_options()
-        return await self._app.host.acall(self._start(workflow, args, fields, options, pending=True))
-
-    def _plain_options(self) -> StartOptions:
-        """Return the options, with the caller's connection used from the caller's thread."""
-        self._refuse_during_import()
-        given = self._options.connection
-        if given is None:
-            return self._options
-        return dataclasses.replace(self._options, connection=plain_connection(given))
-
-    async def _async_options(self) -> StartOptions:
-        """Return the options, with the caller's connection used from the caller's event loop."""
-        self._refuse_during_import()
-        given = self._options.connection
-        if given is None:
-            return self._options
-        return dataclasses.replace(self._options, connection=await async_connection(given))
-
-    def _refuse_during_import(self) -> None:
-        if self._options.idempotency_key is None:  # with a key, the next import starts nothing new
-            refuse_during_import("starts an execution")
-
-    async def _start(
-        self,
-        workflow: Target,
-        args: tuple[Any, ...],
-        fields: Mapping[str, Any],
-        options: StartOptions,
-        *,
-        pending: bool = False,
-    ) -> Handle:
-        if not isinstance(workflow, str):
-            _refuse_other(workflow)
-            return await self._start_own(workflow, args, fields, options, pending=pending)
-        if len(args) > 1:
-            raise UsageError(
-                f"a workflow by name takes one value as its input, or keywords; {len(args)} values were given"
-            )
-        if fields and args and args[0] is not None:
-            raise UsageError("give the input either as one value or as keywords, not both")
-        payload = fields or (args[0] if args else None)
-        client = self._app.client
-        create = client.submit if pending else client.start
-        return Handle(self._app, await create(workflow, payload, options))
-
-    async def _start_own(
-        self,
-        target: DurableTask[..., Any] | DurableWorkflow[..., Any],
-        args: tuple[Any, ...],
-        fields: Mapping[str, Any],
-        options: StartOptions,
-        *,
-        pending: bool,
-    ) -> Handle:
-        """Start a function of this program: its arguments are checked against its signature, its result is decoded."""
-        try:
-            payload = target.bind(*args, **fields)
-        except TypeError as error:
-            raise InvalidInput(str(error)) from None
-        client = self._app.client
-        if isinstance(target, DurableTask):
-            if pending:
-                raise UsageError(
-                    f"'{target.name}' is a task: only workflows are submitted; start it with a delay instead"
-                )
-            queue = self._app.task_queue(target.name)
-            execution = await client.start_task(target.name, payload, options, queue)
-        else:
-            await self._app.workflows.ensure_all(client)
-            definition = await self._app.workflows.ensure(client, target.name)
-            version = options.version if options.version is not None else definition.version
-            options = dataclasses.replace(options, version=version)
-            raw = Raw(encode_value(payload, "the input"))
-            create = client.submit if pending else client.start
-            execution = await create(target.name, raw, options)
-        return Handle(self._app, execution, target.decode_result)
-
-
-def _refuse_other(target: object) -> None:
-    """Refuse a target that is neither a name nor one of the application's functions; the error names the
-    replacement."""
-    if isinstance(target, DurableTask | DurableWorkflow):
-        return
-    name = getattr(target, "__name__", type(target).__name__)
-    if inspect.iscoroutine(target):
-        target.close()
-        advice = (
-            f"give the workflow and its arguments apart: app.start({name}, …) instead of app.start({name}(…))"
-        )
-        raise InvalidInput(f"start() takes a workflow, not a call of '{name}': {advice}")
-    if inspect.isfunction(target):
-        raise InvalidInput(
-            f"'{name}' is an ordinary function, which cannot be started: write @app.workflow above its 'async def' to "
-            "make it a workflow, or @app.task to make it a task, and start what the decorator gives"
-        )
-    raise InvalidInput(
-        f"start() takes a workflow or a task of this application, or the name of a deployed workflow, not {name}"
-    )

@@ -131,11 +131,11 @@ class ScheduleCalls(ABC):
     async def aremove(self, name: str) -> None:
         await self._acall(self._remove(name))
 
-    def trigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
+    def trigger(self, name: str, *, idempotency_key: str | None = None) -> Handle[Any]:
         """Starts its workflow now, in addition to its times. The same key again is the same start."""
         return self._call(self._trigger(name, idempotency_key))
 
-    async def atrigger(self, name: str, *, idempotency_key: str | None = None) -> Handle:
+    async def atrigger(self, name: str, *, idempotency_key: str | None = None) -> Handle[Any]:
         return await self._acall(self._trigger(name, idempotency_key))
 
     # -- internal ---------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class ScheduleCalls(ABC):
         await self._operations().remove(name)
 
     @abstractmethod
-    async def _trigger(self, name: str, key: str | None) -> Handle: ...
+    async def _trigger(self, name: str, key: str | None) -> Handle[Any]: ...
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return host_of(self._runtime, work).call(work)
@@ -190,7 +190,7 @@ class Schedules(ScheduleCalls):
         await self._app.workflows.ensure_all(self._app.client)
         return await super()._add(name, cron, workflow, options)
 
-    async def _trigger(self, name: str, key: str | None) -> Handle:
+    async def _trigger(self, name: str, key: str | None) -> Handle[Any]:
         order = await self._operations().trigger(name, key)
         return Handle(self._app, await self._app.client.start_ordered(order))
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +16,7 @@ from dalsegno import (
     WorkflowFailed,
 )
 from dalsegno.errors import BadConfiguration, Conflict
-from tests.client import typed_user
 from tests.client.documents import ASKS, FAILS, GREET, SCRIPT, WAITS
-from tests.examples.commands import TYPE_CACHE
 from tests.waiting import until
 
 
@@ -235,18 +229,3 @@ def test_schedules_of_the_server(client: Client) -> None:
     assert client.schedules.trigger("nightly").result(timeout=10) == "Hello, Ada!"
     client.schedules.remove("a/b")
     assert [view.name for view in client.schedules.list()] == ["nightly"]
-
-
-def test_a_users_module_is_clean_under_mypy_strict(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores", "--no-error-summary"),
-            *("--config-file", os.devnull, "--cache-dir", str(TYPE_CACHE), typed_user.__file__),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -24,7 +24,16 @@ CAUGHT = {
     "TemplateErrors": "part of InvalidDefinition",
 }
 """Never leave the engine."""
-PUBLIC_MODULES = ("app", "handle", "schedules", "event_loop_host", "client/client", "lang/python/api")
+PUBLIC_MODULES = (
+    "app",
+    "client/client",
+    "client/starter",
+    "event_loop_host",
+    "handle",
+    "lang/python/api",
+    "schedules",
+    "starts",
+)
 """Whose functions users call."""
 
 

@@ -75,7 +75,7 @@ def application(url: str, concurrency: int = 625) -> App:
     return app
 
 
-async def timed(started: Awaitable[Handle], deadline: float) -> float:
+async def timed(started: Awaitable[Handle[Any]], deadline: float) -> float:
     """Return the milliseconds from the start to the result."""
     began = time.perf_counter()
     handle = await started
@@ -176,7 +176,7 @@ workflow bench_script_fanout(inputs) {
 }
 """
 
-Start = Callable[[], Awaitable[Handle]]
+Start = Callable[[], Awaitable[Handle[Any]]]
 
 
 async def script(url: str, progress: Progress, *, executions: int = 500, steps: int = 10) -> Report:

@@ -20,6 +20,7 @@ from dalsegno.client.admin.webhooks import ClientAlerts, ClientWebhooks
 from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ClientSchedules, ServerSchedules
+from dalsegno.client.starter import Starter
 from dalsegno.client.tasks import ClientTasks
 from dalsegno.client.transport import Transport, checked_url
 from dalsegno.client.waits import stream_events
@@ -27,22 +28,21 @@ from dalsegno.engine.executions import ExecutionFilters, filter_of
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
 from dalsegno.engine.options import Duration, Moment
-from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.worker.directory import WorkerSeen
-from dalsegno.errors import UsageError
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.handle import Handle
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
+from dalsegno.starts import WorkflowStarts
 
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8700"
 
 
-class Client:
+class Client(WorkflowStarts):
     """A client of the server at ``url`` (default: ``DALSEGNO_SERVER``, or this machine's), authenticated with ``key``
     (default: ``DALSEGNO_KEY``).
 
@@ -137,23 +137,7 @@ class Client:
         key = idempotency_key
         return Starter(self, StartOptions(version, key, dict(tags or {}), priority, delay, start_at))
 
-    def start(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        """Starts a deployed workflow (``"checkout"``, ``"checkout@stable"``) with one value, or with keywords that
-        form an object. A start that gets no answer is repeated and takes effect once."""
-        return Starter(self, StartOptions()).start(workflow, *args, **fields)
-
-    async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        return await Starter(self, StartOptions()).astart(workflow, *args, **fields)
-
-    def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        """Submits a start in two steps: the input is checked, and the execution is PENDING until
-        ``handle.trigger()`` starts it, with this input or with another one."""
-        return Starter(self, StartOptions()).submit(workflow, *args, **fields)
-
-    async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        return await Starter(self, StartOptions()).asubmit(workflow, *args, **fields)
-
-    def handle(self, execution: str) -> Handle:
+    def handle(self, execution: str) -> Handle[Any]:
         """Returns the handle of an execution. Creating a handle sends no request and checks nothing."""
         return Handle(self, execution)
 
@@ -169,12 +153,12 @@ class Client:
     ) -> AsyncIterator[ExecutionView]:
         return self._aiterate(self.client.all_executions(filter_of(workflow, filters), page))
 
-    def stream(self, execution: str | Handle, after: int = 0) -> Iterator[Event]:
+    def stream(self, execution: str | Handle[Any], after: int = 0) -> Iterator[Event]:
         """Yields events as they happen, each once and in order, until the execution has ended. A broken connection
         is resumed where it broke. ``after``: only events with a higher number."""
         return self._iterate(stream_events(self._open(), _id(execution), after))
 
-    def astream(self, execution: str | Handle, after: int = 0) -> AsyncIterator[Event]:
+    def astream(self, execution: str | Handle[Any], after: int = 0) -> AsyncIterator[Event]:
         return self._aiterate(stream_events(self._open(), _id(execution), after))
 
     def approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
@@ -268,6 +252,9 @@ class Client:
     def _archive(self) -> ServerArchive:
         return ServerArchive(self._open())
 
+    def _starter(self) -> Starter:
+        return Starter(self, StartOptions())
+
     def _open(self) -> Transport:
         return self.client.transport
 
@@ -296,55 +283,7 @@ class Client:
                 await host.acall(_close(values))
 
 
-class Starter:
-    """Starts with preset options."""
-
-    __slots__ = ("_client", "_options")
-
-    def __init__(self, client: Client, options: StartOptions) -> None:
-        self._client = client
-        self._options = options
-
-    def start(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        self._refuse_during_import()
-        return self._client.host.call(self._start(workflow, args, fields))
-
-    async def astart(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        self._refuse_during_import()
-        return await self._client.host.acall(self._start(workflow, args, fields))
-
-    def submit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        self._refuse_during_import()
-        return self._client.host.call(self._start(workflow, args, fields, pending=True))
-
-    async def asubmit(self, workflow: str, /, *args: Any, **fields: Any) -> Handle:
-        self._refuse_during_import()
-        return await self._client.host.acall(self._start(workflow, args, fields, pending=True))
-
-    def _refuse_during_import(self) -> None:
-        if self._options.idempotency_key is None:  # with a key, the next import starts nothing new
-            refuse_during_import("starts an execution")
-
-    async def _start(
-        self, workflow: str, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
-    ) -> Handle:
-        if not isinstance(workflow, str):
-            raise UsageError(
-                "a server starts deployed workflows, by name; a function of this program runs with App"
-            )
-        if len(args) > 1:
-            raise UsageError(
-                f"a workflow by name takes one value as its input, or keywords; {len(args)} values were given"
-            )
-        if fields and args and args[0] is not None:
-            raise UsageError("give the input either as one value or as keywords, not both")
-        payload = dict(fields) or (args[0] if args else None)
-        calls = self._client.client
-        create = calls.submit if pending else calls.start
-        return Handle(self._client, await create(workflow, payload, self._options))
-
-
-def _id(execution: str | Handle) -> str:
+def _id(execution: str | Handle[Any]) -> str:
     return execution.id if isinstance(execution, Handle) else execution
 
 

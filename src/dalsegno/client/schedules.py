@@ -145,7 +145,7 @@ class ClientSchedules(ScheduleCalls):
     def _operations(self) -> ServerSchedules:
         return self._operations_of_server()
 
-    async def _trigger(self, name: str, key: str | None) -> Handle:
+    async def _trigger(self, name: str, key: str | None) -> Handle[Any]:
         return Handle(self._runtime, await self._operations().trigger(name, key))
 
 

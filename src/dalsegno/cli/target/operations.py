@@ -26,9 +26,9 @@ class Letters(Protocol):
 
     async def alist(self, limit: int) -> list[DeadLetter]: ...
 
-    async def aretry(self, id: str) -> Handle: ...
+    async def aretry(self, id: str) -> Handle[Any]: ...
 
-    async def adrop(self, id: str) -> Handle: ...
+    async def adrop(self, id: str) -> Handle[Any]: ...
 
     async def amessages(self, limit: int) -> KeptMessages | None:
         """None if there is no broker to ask."""
@@ -61,10 +61,10 @@ class LettersHere:
     async def alist(self, limit: int) -> list[DeadLetter]:
         return await self._letters.all(limit)
 
-    async def aretry(self, id: str) -> Handle:
+    async def aretry(self, id: str) -> Handle[Any]:
         return Handle(self._app, await self._letters.retry(id))
 
-    async def adrop(self, id: str) -> Handle:
+    async def adrop(self, id: str) -> Handle[Any]:
         return Handle(self._app, await self._letters.drop(id))
 
     async def amessages(self, limit: int) -> KeptMessages | None:
@@ -105,10 +105,10 @@ class LettersThere:
     async def alist(self, limit: int) -> list[DeadLetter]:
         return await self._letters.alist(limit)
 
-    async def aretry(self, id: str) -> Handle:
+    async def aretry(self, id: str) -> Handle[Any]:
         return await self._letters.aretry(id)
 
-    async def adrop(self, id: str) -> Handle:
+    async def adrop(self, id: str) -> Handle[Any]:
         return await self._letters.adrop(id)
 
     async def amessages(self, limit: int) -> KeptMessages | None:

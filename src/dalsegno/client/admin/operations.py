@@ -88,19 +88,19 @@ class ClientDeadLetters(CallGroup):
     async def alist(self, limit: int = 100) -> DeadLetters:
         return await self._acall(self._list(limit))
 
-    def retry(self, id: str) -> Handle:
+    def retry(self, id: str) -> Handle[Any]:
         """Retries a dead letter. A failed execution is retried as a new one, whose handle is returned."""
         return self._call(self._handle(id, "retry"))
 
-    async def aretry(self, id: str) -> Handle:
+    async def aretry(self, id: str) -> Handle[Any]:
         return await self._acall(self._handle(id, "retry"))
 
-    def drop(self, id: str) -> Handle:
+    def drop(self, id: str) -> Handle[Any]:
         """Drops a dead letter: an order is not carried out, an execution is cancelled, a failed one is no longer
         listed."""
         return self._call(self._handle(id, "drop"))
 
-    async def adrop(self, id: str) -> Handle:
+    async def adrop(self, id: str) -> Handle[Any]:
         return await self._acall(self._handle(id, "drop"))
 
     # -- internal ---------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class ClientDeadLetters(CallGroup):
         most_pages = MOST_PAGES + limit // LARGEST_PAGE
         return await read_all(self._transport, "dead", DeadLetter, limit=limit, most_pages=most_pages)
 
-    async def _handle(self, id: str, verb: str) -> Handle:
+    async def _handle(self, id: str, verb: str) -> Handle[Any]:
         reply = await self._transport.send("POST", f"dead/{quote(id, safe=':/')}/{verb}", _Handled)
         return Handle(self._client, reply.execution)
 

@@ -27,21 +27,23 @@ _VERBS: dict[str, Any] = {
     f"{stored_name_of(verb.__module__)}.{verb.__qualname__}": verb
     for verb in (
         *unsupported.ITERTOOLS_CLASSES.values(),
+        api.approval,
+        api.cancel,
         api.first,
         api.gather,
         api.log,
+        api.now,
         api.race,
         api.run,
+        api.set_tags,
         api.signal,
         api.sleep,
         api.start,
         api.timeout,
+        Decision,
     )
 }
 """Verbs and iterators that every workflow can name."""
-_VERBS.update(
-    {f"{stored_name_of(each.__module__)}.{each.__qualname__}": each for each in (api.approval, Decision)}
-)
 
 
 def dotted_name(thing: Any) -> str | None:

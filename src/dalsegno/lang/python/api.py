@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Literal, NoReturn, TypeVar, cast, overload
+from types import UnionType
+from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.python.compile.unsupported import no_promise, not_a_task
-from dalsegno.lang.python.durable_calls import Caller, CallKind, Durable, current_machine
+from dalsegno.lang.python.durable_calls import (
+    Caller,
+    CallKind,
+    Durable,
+    WorkflowFunction,
+    current_machine,
+)
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.runtime.nested import NestedCall
 from dalsegno.lang.python.timeouts import Timeout
@@ -25,6 +32,10 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 D = TypeVar("D")
+E = TypeVar("E")
+F = TypeVar("F")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 EXCEPTIONS = "exceptions"
 """The shape of ``gather(…, return_exceptions=True)``."""
@@ -69,16 +80,23 @@ def _seconds(delay: object, verb: str) -> float:
         raise ValueError(f"{verb}(): {delay!r} {error}") from None
 
 
-def signal(name: str, timeout: float | str | dt.timedelta | None = None) -> Awaitable[Any]:
+@overload
+def signal(name: str, timeout: float | str | dt.timedelta | None = ..., *, type: type[A]) -> Awaitable[A]: ...
+@overload
+def signal(
+    name: str, timeout: float | str | dt.timedelta | None = ..., *, type: UnionType | None = ...
+) -> Awaitable[Any]: ...
+def signal(name: str, timeout: float | str | dt.timedelta | None = None, *, type: Any = None) -> Any:
     """Wait for the next signal of that name; a signal that arrives earlier is kept.
 
-    After ``timeout`` the await raises ``TimeoutError``.
+    After ``timeout`` the await raises ``TimeoutError``. With ``type`` the await gives the payload as an instance of
+    that type (a dataclass, a Pydantic model, ``list[int]`` …); one that does not fit raises ``InvalidInput``.
     """
     machine = _machine("signal")
     if not _is_name(name):
         raise TypeError(f"signal() takes the signal's name, not {name!r}")
     due = None if timeout is None else machine.now + _seconds(timeout, "signal")
-    return cast(Awaitable[Any], machine.wait_for_signal(name, due))
+    return machine.wait_for_signal(name, due, type)
 
 
 def _is_name(value: object) -> bool:
@@ -142,8 +160,6 @@ def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
 
 
 @overload
-def gather(*, return_exceptions: bool = ..., limit: int | None = ...) -> Awaitable[list[Any]]: ...
-@overload
 def gather(
     a: Awaitable[A], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
 ) -> Awaitable[tuple[A]]: ...
@@ -174,8 +190,98 @@ def gather(
 ) -> Awaitable[tuple[A, B, C, D]]: ...
 @overload
 def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    e: Awaitable[E],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
+) -> Awaitable[tuple[A, B, C, D, E]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    e: Awaitable[E],
+    f: Awaitable[F],
+    /,
+    *,
+    return_exceptions: Literal[False] = ...,
+    limit: int | None = ...,
+) -> Awaitable[tuple[A, B, C, D, E, F]]: ...
+@overload
+def gather(
     *promises: Awaitable[A], return_exceptions: Literal[False] = ..., limit: int | None = ...
 ) -> Awaitable[list[A]]: ...
+@overload
+def gather(
+    a: Awaitable[A], /, *, return_exceptions: Literal[True], limit: int | None = ...
+) -> Awaitable[tuple[A | BaseException]]: ...
+@overload
+def gather(
+    a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[True], limit: int | None = ...
+) -> Awaitable[tuple[A | BaseException, B | BaseException]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    /,
+    *,
+    return_exceptions: Literal[True],
+    limit: int | None = ...,
+) -> Awaitable[tuple[A | BaseException, B | BaseException, C | BaseException]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    /,
+    *,
+    return_exceptions: Literal[True],
+    limit: int | None = ...,
+) -> Awaitable[tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException]]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    e: Awaitable[E],
+    /,
+    *,
+    return_exceptions: Literal[True],
+    limit: int | None = ...,
+) -> Awaitable[
+    tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException, E | BaseException]
+]: ...
+@overload
+def gather(
+    a: Awaitable[A],
+    b: Awaitable[B],
+    c: Awaitable[C],
+    d: Awaitable[D],
+    e: Awaitable[E],
+    f: Awaitable[F],
+    /,
+    *,
+    return_exceptions: Literal[True],
+    limit: int | None = ...,
+) -> Awaitable[
+    tuple[
+        A | BaseException,
+        B | BaseException,
+        C | BaseException,
+        D | BaseException,
+        E | BaseException,
+        F | BaseException,
+    ]
+]: ...
 @overload
 def gather(
     *promises: Awaitable[A], return_exceptions: Literal[True], limit: int | None = ...
@@ -202,16 +308,34 @@ def _limit_calls(group: Group, limit: object) -> None:
         raise ValueError(f"gather(): {error}") from None
 
 
-def first(*promises: Awaitable[A]) -> Awaitable[A]:
+@overload
+def first(a: Awaitable[A], b: Awaitable[B], /) -> Awaitable[A | B]: ...
+@overload
+def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Awaitable[A | B | C]: ...
+@overload
+def first(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+) -> Awaitable[A | B | C | D]: ...
+@overload
+def first(*promises: Awaitable[A]) -> Awaitable[A]: ...
+def first(*promises: Any) -> Any:
     """Wait for the first success, in the order in which the promises settle.
 
     If there is none, raise all failures together.
     """
-    return cast(Awaitable[A], _group("first", "any", _some("first", promises)))
+    return _group("first", "any", _some("first", promises))
 
 
 @overload
-def race(promise: Awaitable[A], /, *promises: Awaitable[A]) -> Awaitable[A]: ...
+def race(a: Awaitable[A], b: Awaitable[B], /) -> Awaitable[A | B]: ...
+@overload
+def race(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Awaitable[A | B | C]: ...
+@overload
+def race(
+    a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
+) -> Awaitable[A | B | C | D]: ...
+@overload
+def race(*promises: Awaitable[A]) -> Awaitable[A]: ...
 @overload
 def race(**named: Awaitable[Any]) -> Awaitable[tuple[str, Any]]: ...
 def race(*promises: Any, **named: Any) -> Any:
@@ -274,14 +398,22 @@ def _refuse(verb: str, number: int | str, value: Any) -> NoReturn:
     )
 
 
-def start(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> str:
+@overload
+def start(workflow: WorkflowFunction[P, Any], *args: P.args, **kwargs: P.kwargs) -> str: ...
+@overload
+def start(workflow: str, *args: Any, **kwargs: Any) -> str: ...
+def start(workflow: Any, *args: Any, **kwargs: Any) -> str:
     """Start a workflow without waiting for it, and return its execution id at once."""
     machine = _machine("start")
     name, inputs, options = _target("start", workflow, args, kwargs)
     return machine.start_detached(name, inputs, options)
 
 
-def run(workflow: Durable[Any, Any] | str, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+@overload
+def run(workflow: Durable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]: ...
+@overload
+def run(workflow: str, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
+def run(workflow: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a child workflow by its name (a graph, a script or Python) and return a promise of its result."""
     machine = _machine("run")
     if isinstance(workflow, Durable):

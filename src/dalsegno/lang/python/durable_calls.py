@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar, Token
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, Self, TypeVar, cast
 
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.values.annotations import hints_of
@@ -19,7 +19,7 @@ from dalsegno.lang.python.values.typed_values import from_plain, to_plain
 from dalsegno.lang.runtime.promises import Promise
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 CallKind = Literal["task", "workflow"]
 
@@ -38,7 +38,7 @@ class Caller(Protocol):
 
     def timer(self, due: float) -> Promise: ...
 
-    def wait_for_signal(self, name: str, due: float | None) -> Promise: ...
+    def wait_for_signal(self, name: str, due: float | None, type: Any = None) -> Promise: ...
 
     def share_limit(self, promises: Sequence[Promise], most: int) -> None: ...
 
@@ -67,14 +67,14 @@ def leave_machine(token: Token[Caller | None]) -> None:
     _current.reset(token)
 
 
-class Durable(Generic[P, R]):
-    """A Python function that the engine knows by name."""
+class Durable(Generic[P, R_co]):
+    """A Python function that the engine knows by name. ``R_co`` is what a call in a workflow gives: an awaitable."""
 
     kind: ClassVar[CallKind] = "task"
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[P, R_co],
         name: str | None = None,
         *,
         options: Mapping[str, Any] | None = None,
@@ -93,16 +93,16 @@ class Durable(Generic[P, R]):
         self.raises = raises
         self._context_parameter = context_parameter
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         machine = current_machine()
         if machine is None:
             return self.function(*args, **kwargs)
-        return cast(R, machine.call(self, self.bind(*args, **kwargs)))
+        return cast(R_co, machine.call(self, self.bind(*args, **kwargs)))
 
     def __repr__(self) -> str:
         return f"<{self.kind} '{self.name}'>"
 
-    def with_options(self, **options: Any) -> Durable[P, R]:
+    def with_options(self, **options: Any) -> Self:
         """Return the same callable with other options for its next calls: queue, priority, retries, timeout, key …"""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
@@ -161,7 +161,13 @@ class Durable(Generic[P, R]):
         return from_plain(value, self.hints.get("return", Any), f"the result of {self.kind} '{self.name}'")
 
 
-class DurableTask(Durable[P, R]):
+class WorkflowFunction(Durable[P, Awaitable[R_co]]):
+    """A workflow as its callers see it; ``R_co`` is its result."""
+
+    kind: ClassVar[CallKind] = "workflow"
+
+
+class DurableTask(Durable[P, R_co]):
     """A task: in a workflow a call returns a promise; elsewhere it is an ordinary call."""
 
     def decode_result(self, value: Any) -> Any:
@@ -169,7 +175,7 @@ class DurableTask(Durable[P, R]):
         return None if value is None else super().decode_result(value)
 
 
-class DurableRemoteTask(DurableTask[P, R]):
+class DurableRemoteTask(DurableTask[P, R_co]):
     """A task that another program runs. It takes one value, or fields by name, and has no local function to call."""
 
     def __init__(
@@ -181,7 +187,7 @@ class DurableRemoteTask(DurableTask[P, R]):
         docs: str = "",
         raises: tuple[type[BaseException], ...] = (),
     ) -> None:
-        super().__init__(cast("Callable[P, R]", _remote_function(name, queue, docs)), name, raises=raises)
+        super().__init__(cast("Callable[P, R_co]", _remote_function(name, queue, docs)), name, raises=raises)
         self.returns = returns
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, ParamSpec, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, ParamSpec, TypeVar, cast
 
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.python.compile.compiler import compile_workflow
-from dalsegno.lang.python.durable_calls import CallKind, Durable, current_machine
+from dalsegno.lang.python.durable_calls import WorkflowFunction, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 RunOutside = Callable[["DurableWorkflow[..., Any]", tuple[Any, ...], Mapping[str, Any]], Any]
 
 
-class DurableWorkflow(Durable[P, R]):
+class DurableWorkflow(WorkflowFunction[P, R_co]):
     """A durable workflow function.
 
     In a workflow, a call returns a promise of the child's result. Elsewhere, its application starts an execution, if it
     runs in this process. ``function`` is the plain coroutine function, which runs without durability.
     """
 
-    kind: ClassVar[CallKind] = "workflow"
+    function: Callable[P, Coroutine[Any, Any, R_co]]
     run_outside: RunOutside | None = None
     """Runs a call made outside of workflows; set by its application."""
 
     def __init__(
         self,
-        function: Callable[P, R],
+        function: Callable[P, Coroutine[Any, Any, R_co]],
         name: str | None = None,
         *,
         options: Mapping[str, Any] | None = None,
@@ -42,14 +42,14 @@ class DurableWorkflow(Durable[P, R]):
             _check_duration(self.program.name, option, self.program.front_matter.get(option))
         super().__init__(function, name, options=options)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
         if current_machine() is not None:
             return super().__call__(*args, **kwargs)
         if self.run_outside is None:
             raise OutsideWorkflow(
                 f"workflow '{self.name}' belongs to no application: call it in another workflow"
             )
-        return cast(R, self.run_outside(self, args, kwargs))
+        return cast("Awaitable[R_co]", self.run_outside(self, args, kwargs))
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:

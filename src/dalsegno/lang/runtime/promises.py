@@ -41,15 +41,22 @@ class Labelled:
 class Promise(Labelled):
     """A leaf. Two handles of one promise are equal: its number is its identity."""
 
-    __slots__ = ("due", "kind", "name", "number")
+    __slots__ = ("due", "kind", "name", "number", "type")
 
     def __init__(
-        self, number: int, kind: LeafKind, name: str | None = None, due: float | None = None
+        self,
+        number: int,
+        kind: LeafKind,
+        name: str | None = None,
+        due: float | None = None,
+        type: str | None = None,
     ) -> None:
         self.number = number
         self.kind = kind
         self.name = name
         self.due = due
+        self.type = type
+        """What a Python workflow wants a signal's payload to be, as text."""
 
     @property
     def id(self) -> str:

@@ -9,11 +9,11 @@ import dataclasses
 import datetime as dt
 import re
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, overload
 
 import msgspec
 
@@ -26,7 +26,7 @@ from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.event_loop_host import Host
 from dalsegno.handle import Handle
 from dalsegno.lang import compile as compile_script
-from dalsegno.lang.python import DurableTask, DurableWorkflow
+from dalsegno.lang.python import Durable, DurableTask, DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import Crash
@@ -71,7 +71,7 @@ class Source:
         return definition
 
 
-def read_source(workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Source:
+def read_source(workflow: Document, name: str | None = None) -> Source:
     if isinstance(workflow, Mapping):
         return Source(name, workflow)
     if isinstance(workflow, Path) or workflow.endswith((*SCRIPTS, *GRAPHS)):
@@ -92,8 +92,12 @@ def _read_file(path: Path, name: str | None) -> Source:
     return Source(name or path.stem, text, path.suffix in SCRIPTS, path.resolve())
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
-Workflow: TypeAlias = str | Path | Mapping[str, Any] | DurableTask[..., Any] | DurableWorkflow[..., Any]
+Document: TypeAlias = str | Path | Mapping[str, Any]
+"""The name of a deployed workflow, a file, a script's source, or a graph document."""
+Workflow: TypeAlias = Document | DurableTask[..., Any] | DurableWorkflow[..., Any]
 """A function of the program, the name of a deployed workflow, a file, a script's source, or a graph document."""
 Signals: TypeAlias = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
@@ -255,48 +259,76 @@ class TestKit:
         """Return every attempt of every task so far, mocked or not."""
         return self._tasks.calls
 
-    def deploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
+    def deploy(self, workflow: Document, name: str | None = None) -> Definition:
         """Deploy a script or graph: a file, a source text, or a document.
 
         Schedules of its nodes fire in the test's time.
         """
         return self._call(self._deploy_for_good(read_source(workflow, name)))
 
-    async def adeploy(self, workflow: str | Path | Mapping[str, Any], name: str | None = None) -> Definition:
+    async def adeploy(self, workflow: Document, name: str | None = None) -> Definition:
         return await self._acall(self._deploy_for_good(read_source(workflow, name)))
 
     # -- running --------------------------------------------------------------------------------------------------
 
-    def start(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Handle:
+    @overload
+    def start(
+        self, workflow: Durable[P, Awaitable[R]], /, *args: P.args, **fields: P.kwargs
+    ) -> Handle[R]: ...
+
+    @overload
+    def start(self, workflow: Document, /, *args: Any, **fields: Any) -> Handle[Any]: ...
+
+    def start(self, workflow: Any, /, *args: Any, **fields: Any) -> Handle[Any]:
         return self._call(self._start(workflow, args, fields))
 
-    async def astart(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Handle:
+    @overload
+    async def astart(
+        self, workflow: Durable[P, Awaitable[R]], /, *args: P.args, **fields: P.kwargs
+    ) -> Handle[R]: ...
+
+    @overload
+    async def astart(self, workflow: Document, /, *args: Any, **fields: Any) -> Handle[Any]: ...
+
+    async def astart(self, workflow: Any, /, *args: Any, **fields: Any) -> Handle[Any]:
         return await self._acall(self._start(workflow, args, fields))
 
-    def run(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
+    @overload
+    def run(self, workflow: Durable[P, Awaitable[R]], /, *args: P.args, **fields: P.kwargs) -> R: ...
+
+    @overload
+    def run(self, workflow: Document, /, *args: Any, **fields: Any) -> Any: ...
+
+    def run(self, workflow: Any, /, *args: Any, **fields: Any) -> Any:
         """Start a workflow and return its result, regardless of the virtual time it takes."""
         return self._call(self._run(workflow, args, fields))
 
-    async def arun(self, workflow: Workflow, /, *args: Any, **fields: Any) -> Any:
+    @overload
+    async def arun(self, workflow: Durable[P, Awaitable[R]], /, *args: P.args, **fields: P.kwargs) -> R: ...
+
+    @overload
+    async def arun(self, workflow: Document, /, *args: Any, **fields: Any) -> Any: ...
+
+    async def arun(self, workflow: Any, /, *args: Any, **fields: Any) -> Any:
         return await self._acall(self._run(workflow, args, fields))
 
-    def signal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
+    def signal(self, execution: Handle[Any] | str, name: str, payload: Any = None) -> None:
         """Send a signal, and wait for everything that follows from it without time passing."""
         self._call(self._signal(execution, name, payload))
 
-    async def asignal(self, execution: Handle | str, name: str, payload: Any = None) -> None:
+    async def asignal(self, execution: Handle[Any] | str, name: str, payload: Any = None) -> None:
         await self._acall(self._signal(execution, name, payload))
 
-    def approvals(self, execution: Handle | str) -> list[Approval]:
+    def approvals(self, execution: Handle[Any] | str) -> list[Approval]:
         """Return the open approvals of an execution and its children, once the system is idle."""
         return self._call(self._approvals(execution))
 
-    async def aapprovals(self, execution: Handle | str) -> list[Approval]:
+    async def aapprovals(self, execution: Handle[Any] | str) -> list[Approval]:
         return await self._acall(self._approvals(execution))
 
     def decide(
         self,
-        execution: Handle | str,
+        execution: Handle[Any] | str,
         decision: str,
         data: Any = None,
         *,
@@ -314,7 +346,7 @@ class TestKit:
 
     async def adecide(
         self,
-        execution: Handle | str,
+        execution: Handle[Any] | str,
         decision: str,
         data: Any = None,
         *,
@@ -456,7 +488,7 @@ class TestKit:
         source = read_source(workflow)
         return source.named or (await self._deploy(source)).name
 
-    async def _start(self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any]) -> Handle:
+    async def _start(self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any]) -> Handle[Any]:
         return await self.app.astart(await self._target(workflow), *args, **fields)
 
     async def _run(self, workflow: Workflow, args: tuple[Any, ...], fields: dict[str, Any]) -> Any:
@@ -471,19 +503,19 @@ class TestKit:
             )
         return result
 
-    async def _signal(self, execution: Handle | str, name: str, payload: Any) -> None:
+    async def _signal(self, execution: Handle[Any] | str, name: str, payload: Any) -> None:
         known = execution if isinstance(execution, str) else execution.id
         await self._running.client_engine.client.signal(known, name, payload)
         await self._running.time.until_idle()
 
-    async def _approvals(self, execution: Handle | str) -> list[Approval]:
+    async def _approvals(self, execution: Handle[Any] | str) -> list[Approval]:
         await self._running.time.until_idle()
         known = execution if isinstance(execution, str) else execution.id
         return await self._running.client_engine.client.approvals(known)
 
     async def _decide(
         self,
-        execution: Handle | str,
+        execution: Handle[Any] | str,
         decision: str,
         data: Any,
         node: str | None,

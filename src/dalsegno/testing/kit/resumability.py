@@ -81,7 +81,7 @@ class ResumabilityCheck:
             system.store.executions[handle.id].row.kind == "graph",
         )
 
-    async def _end_of(self, system: System, handle: Handle) -> ExecutionView:
+    async def _end_of(self, system: System, handle: Handle[Any]) -> ExecutionView:
         try:
             return await handle.await_()
         except Stuck as error:

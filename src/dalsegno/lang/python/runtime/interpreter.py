@@ -26,6 +26,7 @@ from dalsegno.lang.python.runtime.outcomes import value_of
 from dalsegno.lang.python.timeouts import Timeout, message
 from dalsegno.lang.python.traces import TRACE, Entry, followed, formatted, passed, remember, strip, trace_of
 from dalsegno.lang.python.values.decisions import promise_name
+from dalsegno.lang.python.values.payload_types import type_text
 from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue, Outcome
 from dalsegno.lang.runtime.limits import Limits
@@ -312,8 +313,11 @@ class Interpreter:
     def timer(self, due: float) -> Promise:
         return self.requests.timer(due)
 
-    def wait_for_signal(self, name: str, due: float | None) -> Promise:
-        return self.requests.signal(name, due)
+    def wait_for_signal(self, name: str, due: float | None, type: Any = None) -> Promise:
+        text = None if type is None else type_text(type, self.program.naming)
+        promise = self.requests.signal(name, due)
+        promise.type = text
+        return promise
 
     def share_limit(self, promises: Sequence[Promise], most: int) -> None:
         self.requests.share_limit(promises, most)

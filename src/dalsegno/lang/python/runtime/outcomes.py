@@ -12,6 +12,7 @@ from dalsegno.lang.python.durable_calls import Durable
 from dalsegno.lang.python.exceptions import revive
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.values.decisions import decision_of
+from dalsegno.lang.python.values.payload_types import payload_of
 from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.lang.runtime.effects import Err, ErrorValue, Ok, asks_people
 from dalsegno.lang.runtime.promises import (
@@ -48,6 +49,8 @@ def _leaf(promise: Promise, verdict: Verdict, program: PythonProgram) -> Any:
     if isinstance(verdict.outcome, Err):
         raise revive(verdict.outcome.error, program.naming, durable.raises if durable is not None else ())
     value = copied(verdict.outcome.value)
+    if promise.type is not None:
+        return payload_of(value, promise.name, promise.type, program.naming)
     if promise.name is not None and promise.kind == "task" and asks_people(promise.name):
         return decision_of(value, promise.name, program.naming)
     return durable.decode_result(value) if durable is not None else value

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, get_args
 from dalsegno.lang.errors import NameMissing, SnapshotError
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.snapshot.format import MOST_PROMISES, Row, Tag, Written
+from dalsegno.lang.python.values.payload_types import type_of
 from dalsegno.lang.runtime.effects import LeafKind
 from dalsegno.lang.runtime.promises import Promise
 
@@ -171,11 +172,23 @@ class Reader:
         self._promises_left -= stop - start
         if not 0 <= start < stop <= self._made or self._promises_left < 0:
             raise SnapshotError("the snapshot mentions promises that were never made")
-        tag, kind, name, due = self._rows[description]
+        tag, kind, name, due, *typed = self._rows[description]
         known = tag == Tag.PROMISE and kind in _LEAF_KINDS
         if not known or not isinstance(name, str | None) or not isinstance(due, int | float | None):
             raise SnapshotError("the snapshot is damaged: a promise has no description")
-        return [Promise(number, kind, name, due) for number in range(start, stop)]
+        payload = self._payload_type(typed) if typed else None
+        return [Promise(number, kind, name, due, payload) for number in range(start, stop)]
+
+    def _payload_type(self, typed: list[Any]) -> str:
+        """Return the type of a signal's payload, whose classes this process must have."""
+        [text] = typed
+        if not isinstance(text, str):
+            raise SnapshotError("the snapshot is damaged: a promise has no description")
+        try:
+            type_of(text, self.program.naming)
+        except KeyError as error:
+            raise unknown(error.args[0]) from None
+        return text
 
 
 def unknown(name: str) -> SnapshotError:

@@ -90,7 +90,7 @@ class Writer:
         self._references: dict[int, list[int]] = {}
         self._kept: list[Any] = []
         """Keeps written objects alive, so that their identities are not reused."""
-        self._descriptions: dict[tuple[str, str | None, float | None], int] = {}
+        self._descriptions: dict[tuple[str | float | None, ...], int] = {}
         self._being_tested = being_tested
         """Exceptions whose parts are already being tested."""
         self._handles = 0
@@ -203,7 +203,9 @@ class Writer:
                 f"the workflow holds more than {MOST_PROMISES:,} promises at line {self._line}", self._line
             )
         self.promises[promise.number] = promise
-        key = (promise.kind, promise.name, promise.due)
+        key: tuple[str | float | None, ...] = (promise.kind, promise.name, promise.due)
+        if promise.type is not None:
+            key = (*key, promise.type)
         row = self._descriptions.get(key)
         if row is None:
             row = self._descriptions[key] = len(self.rows)

@@ -173,10 +173,7 @@ def from_plain(value: Any, annotation: Any, what: str = "the value") -> Any:
     """Rebuild JSON as the annotation says. Without an annotation, or with an opaque one, return the value as it is."""
     if type(value) is annotation:
         return value
-    try:
-        decode = _decoder(annotation)
-    except TypeError:  # an annotation that cannot be hashed
-        decode = _make_decoder(annotation)
+    decode = _decoder_of(annotation)
     if decode is None:
         return value
     try:
@@ -203,9 +200,21 @@ def _shown(annotation: Any) -> str:
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
+def _decoder_of(annotation: Any) -> Callable[[Any], Any] | None:
+    try:
+        return _decoder(annotation)
+    except TypeError:  # an annotation that cannot be hashed
+        return _make_decoder(annotation)
+
+
 @lru_cache(maxsize=1024)
 def _decoder(annotation: Any) -> Callable[[Any], Any] | None:
     return _make_decoder(annotation)
+
+
+def converts(annotation: Any) -> bool:
+    """Return whether `from_plain` gives what the annotation says: a class of JSON data, or anything."""
+    return annotation in (Any, object) or _decoder_of(annotation) is not None
 
 
 def _make_decoder(annotation: Any) -> Callable[[Any], Any] | None:

@@ -1,4 +1,4 @@
-"""A user's module as mypy --strict sees it."""
+"""Programs that call a server: what is started by name is untyped, a workflow function has its own types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def plain(client: Client) -> None:
     assert_type(client.webhooks.put("push", "build", signature="stripe").webhook, Webhook)
     client.keys.add("ci", ["everything"])  # type: ignore[list-item]
     client.webhooks.put("push", "build", signature="morse")  # type: ignore[arg-type]
-    client.start(7)  # type: ignore[arg-type]
+    client.start(7)  # type: ignore[call-overload]
     client.executions(states=("BROKEN",))  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""A user's module as mypy --strict sees it: signatures survive, and wrong calls are found."""
+"""Tasks and workflows without an application: signatures survive, and wrong calls are found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def checkout(order: str) -> int:
     many = await gather(*[count(each) for each in "abc"])
     assert_type(many, list[int])
     either = await gather(count(order), count(order), return_exceptions=True)
-    assert_type(either, list[int | BaseException])
+    assert_type(either, tuple[int | BaseException, int | BaseException])
     assert_type(await first(count("a"), count("b")), int)
     assert_type(await race(count("a"), count("b")), int)
     assert_type(await signal("go"), Any)
