@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 # -- layers -----------------------------------------------------------------------------------------------------------
 
 FILL = {
-    "shell": ("cli", "testing", "bench", "server", "client", "remote_worker", "app", "schedules", "handle",
+    "shell": ("cli", "testing", "bench", "server", "client", "remote_worker", "app", "schedules", "starts", "handle",
               "event_loop_host", "wiring", "step_process", "job_process", "admin", "adapters", "engine", "nodes"),
     "port": ("ports",),
     "pure": ("core", "graph", "lang", "model"),
@@ -25,8 +25,8 @@ BOXES: tuple[tuple[tuple[str, str], ...], ...] = (
     (("cli", "commands, live views"), ("bench", "measurements"), ("testing", "kit, contract, simulator")),
     (("server", "HTTP"), ("client", "HTTP, from Python"), ("remote_worker", "tasks over HTTP")),
     (
-        ("app", "public interface"), ("schedules", "app.schedules"), ("handle", "one execution"),
-        ("event_loop_host", "thread or own loop"), ("wiring", "URL → adapters"),
+        ("app", "public interface"), ("schedules", "app.schedules"), ("starts", "app.start"),
+        ("handle", "one execution"), ("event_loop_host", "thread or own loop"), ("wiring", "URL → adapters"),
     ),
     (("step_process", "heavy steps"), ("job_process", "checks, large bodies"), ("admin", "keys, webhooks, alerts")),
     (("adapters", "memory, SQLite, PostgreSQL"), ("engine", "workers, committer, timers"), ("nodes", "node library")),
@@ -38,7 +38,17 @@ BOXES: tuple[tuple[tuple[str, str], ...], ...] = (
 )  # fmt: skip
 """Rows from top to bottom. A row may hold several layers of the contract, in their order."""
 RIGHT = frozenset(
-    ("cli", "app", "schedules", "handle", "event_loop_host", "step_process", "job_process", "errors")
+    (
+        "cli",
+        "app",
+        "schedules",
+        "starts",
+        "handle",
+        "event_loop_host",
+        "step_process",
+        "job_process",
+        "errors",
+    )
 )
 """Boxes that may import the one to their right."""
 TO_THE_LEFT = frozenset(("testing", "error_causes"))

@@ -68,7 +68,9 @@ def _run_python(block: Block, names: dict[str, object], folder: Path) -> None:
     file.write_text(
         block.body, encoding="utf-8"
     )  # a workflow is compiled from its source, which must be in a file
-    code = compile(block.body, str(file), "exec")
+    code = compile(
+        block.body, str(file), "exec", dont_inherit=True
+    )  # this module's __future__ is not the reader's
     if block.title is not None:
         return
     output = _program_output(file, block) if PROGRAM in block.body else _printed(code, names)
