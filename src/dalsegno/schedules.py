@@ -9,8 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict, TypeVar, Unpack
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy
 from dalsegno.engine.client import Client
 from dalsegno.engine.options import Duration, Moment
-from dalsegno.engine.schedules.request import NewSchedule
-from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords, ScheduleView
+from dalsegno.engine.schedules import SHOWN_TIMES, NewSchedule, ScheduleRecords, ScheduleView
 from dalsegno.engine.scripts.python_workflows import Workflows
 from dalsegno.errors import UsageError
 from dalsegno.handle import Handle, Runtime, host_of

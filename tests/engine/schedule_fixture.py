@@ -8,8 +8,7 @@ from typing import Any
 from dalsegno.core.outbox_orders import StartOrder, decode_start
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.schedules.request import NewSchedule, schedule_step
-from dalsegno.engine.schedules.schedules import ScheduleRecords, ScheduleView
+from dalsegno.engine.schedules import NewSchedule, ScheduleRecords, ScheduleView, schedule_step
 from dalsegno.graph.build import load_graph
 from dalsegno.model.effect import CreateExecution
 from dalsegno.model.event import NewEvent

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from dalsegno.admin.triggers import LOCKS, triggers_of
 from dalsegno.admin.webhook_signatures import PRESETS, sign
 from dalsegno.app import App
-from dalsegno.engine.schedules.schedules import ScheduleRecords
+from dalsegno.engine.schedules import ScheduleRecords
 from dalsegno.errors import Conflict, InvalidDefinition
 from dalsegno.server import ServerSettings
 from dalsegno.server.application import create_application

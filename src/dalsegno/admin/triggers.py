@@ -23,8 +23,7 @@ from msgspec import Struct
 from dalsegno.admin.webhook_signatures import PRESETS, new_secret
 from dalsegno.admin.webhooks import ID, METHODS, Webhook, WebhookRecords
 from dalsegno.engine.engine import Engine
-from dalsegno.engine.schedules.request import NewSchedule
-from dalsegno.engine.schedules.schedules import ScheduleRecords
+from dalsegno.engine.schedules import NewSchedule, ScheduleRecords
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.subprocesses.job_pool import payload_problems
 from dalsegno.errors import Conflict, Finding, InvalidInput, NotFound

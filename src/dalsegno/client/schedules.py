@@ -13,8 +13,7 @@ from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
 from dalsegno.client.transport import Transport, own_key
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy, ScheduleSpec
 from dalsegno.engine.options import Moment
-from dalsegno.engine.schedules.request import NewSchedule
-from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleView
+from dalsegno.engine.schedules import SHOWN_TIMES, NewSchedule, ScheduleView
 from dalsegno.handle import Handle, Runtime
 from dalsegno.model.definition import Version
 from dalsegno.model.execution import ExecutionState

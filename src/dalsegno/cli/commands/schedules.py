@@ -91,7 +91,7 @@ def add(
     from dalsegno.cli.output import emit
     from dalsegno.cli.views.schedules import as_object, print_schedule
     from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy
-    from dalsegno.engine.schedules.request import NewSchedule
+    from dalsegno.engine.schedules import NewSchedule
 
     if (cron is None) == (every is None):
         raise Refusal(

@@ -11,7 +11,7 @@ from dalsegno.cli.target.server import RemoteWorkflowApi, ServerClock, remote_wo
 from dalsegno.cli.target.target import Target, opened
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ServerSchedules
-from dalsegno.engine.schedules.schedules import ScheduleRecords, ScheduleView
+from dalsegno.engine.schedules import ScheduleRecords, ScheduleView
 from dalsegno.model.execution import ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.clock import Clock

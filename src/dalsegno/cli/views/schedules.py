@@ -26,7 +26,7 @@ from dalsegno.cli.output import (
 from dalsegno.cli.target.schedules import Schedules
 from dalsegno.cli.views.executions import brief
 from dalsegno.core.schedules.cron import read_zone
-from dalsegno.engine.schedules.schedules import ScheduleView
+from dalsegno.engine.schedules import ScheduleView
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.definition import format_target
 from dalsegno.model.execution import SCHEDULE_RELATION, ExecutionView

@@ -48,7 +48,7 @@ from dalsegno.core.scripts.token_bodies import (
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.values import decode_value
 from dalsegno.engine.definitions import Definitions
-from dalsegno.engine.schedules.request import schedule_step
+from dalsegno.engine.schedules import schedule_step
 from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
 from dalsegno.engine.scripts.cleanup import Cleanup, read_unfinished
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 
 from dalsegno.admin.triggers import Change, triggers_of
 from dalsegno.engine.definitions import Program, forget_texts, keep_text, text_of
-from dalsegno.engine.schedules.schedules import ScheduleRecords
+from dalsegno.engine.schedules import ScheduleRecords
 from dalsegno.engine.secrets.definition_approvals import ProtectedName
 from dalsegno.engine.steps.budget import light_limits
 from dalsegno.engine.subprocesses.examination import TypeSpec, examined, type_spec, value_of

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response, status
 
-from dalsegno.engine.schedules.schedules import SHOWN_TIMES, ScheduleRecords
+from dalsegno.engine.schedules import SHOWN_TIMES, ScheduleRecords
 from dalsegno.errors import NotFound
 from dalsegno.model.execution import UNDER_WAY
 from dalsegno.server.auth.authentication import caller_of, needs

@@ -18,8 +18,7 @@ from dalsegno.core.schedules.spec import (
     MissedPolicy,
     OverlapPolicy,
 )
-from dalsegno.engine.schedules.request import NewSchedule
-from dalsegno.engine.schedules.schedules import ScheduleView
+from dalsegno.engine.schedules import NewSchedule, ScheduleView
 from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target, parse_target, read_version
 from dalsegno.model.execution import ExecutionState

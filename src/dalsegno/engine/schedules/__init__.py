@@ -1,1 +1,0 @@
-"""Schedules and the executions behind them."""
