@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dalsegno.engine.settings import EngineSettings
-from dalsegno.engine.wire.adopted_ids import KEPT
+from dalsegno.engine.wire.intake import ADOPTED_IDS_KEPT
 from dalsegno.testing.clock import FakeClock
 from tests.servers.sqlite import empty_sqlite
 from tests.wire.documents import LINEAR, WAIT
@@ -34,7 +34,7 @@ async def test_an_adopted_id_outlives_its_execution(store: str, tmp_path: Path) 
     assert (await master.send(first)).outcome == "duplicate"
     assert (await master.send(message("e1", "b", LINEAR, from_node="a"))).outcome == "duplicate"
 
-    clock.advance(KEPT - 3600)
+    clock.advance(ADOPTED_IDS_KEPT - 3600)
     assert await ids.forget_old() == 0
     clock.advance(1)
     assert await ids.forget_old() == 1
@@ -48,7 +48,7 @@ async def test_an_id_is_kept_as_long_as_its_execution_runs() -> None:
     await master.send(message("e1", "start", WAIT))
     ids = master.engine.intake.ids
     await ids.forget_old()
-    clock.advance(10 * KEPT)
+    clock.advance(10 * ADOPTED_IDS_KEPT)
     assert await ids.forget_old() == 0
     assert await ids.has("e1")
     await master.close()

@@ -7,10 +7,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from dalsegno.core.values import refuse_size
 from dalsegno.core.wire.adoption import (
@@ -43,7 +47,6 @@ from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, OffloadLimits, Requester, requester
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
-from dalsegno.engine.wire.adopted_ids import AdoptedIds
 from dalsegno.engine.wire.carried import CarriedDefinitions, below, store_carried
 from dalsegno.errors import (
     InternalError,
@@ -57,7 +60,10 @@ from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView, NewExecution
 from dalsegno.model.limits import Concurrency
 from dalsegno.model.transition import AlreadyApplied, Applied, Refused, Stale
+from dalsegno.ports.archive import Archive
+from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.messages import Adopt, ForeignMessage, Taken
+from dalsegno.ports.records import Records
 
 INLINE_BYTES = 65_536
 """Bytes of a message that is read in the event loop; larger ones are read in a process."""
@@ -357,3 +363,59 @@ class WireIntake:
 def _not_deployed() -> InvalidMessage:
     what = "no deployed definition has this content, and only those are taken in (DALSEGNO_ADOPT=known)."
     return InvalidMessage.at("/workflow_definition", "NOT_DEPLOYED", what)
+
+
+# -- ids of adopted executions ---------------------------------------------------------------------------------
+
+
+ADOPTED_ID = "adopted-execution"
+ADOPTED_IDS_KEPT = 48 * 3600.0
+"""Longer than a message lives in a queue and on the retry ladder."""
+IDS_PER_PAGE = 500
+FORGET_EVERY = 600.0
+"""Seconds between two looks at all adopted ids."""
+
+
+class AdoptedId(Struct, frozen=True):
+    ended_at: float | None = None
+    """The end of the execution, at the latest; None as long as it runs."""
+
+
+_decode = msgspec.json.Decoder(AdoptedId).decode
+
+
+class AdoptedIds:
+    """They are known for 48 hours after the end, also where retention has removed the execution."""
+
+    def __init__(self, records: Records, archive: Archive, ledger: Ledger) -> None:
+        self.records = records
+        self.archive = archive
+        self.ledger = ledger
+
+    async def add(self, execution: str) -> None:
+        await self.records.put(ADOPTED_ID, execution, msgspec.json.encode(AdoptedId()), expected=0)
+
+    async def has(self, execution: str) -> bool:
+        return await self.records.get(ADOPTED_ID, execution) is not None
+
+    async def run(self) -> None:
+        while True:
+            await self.forget_old()
+            await asyncio.sleep(FORGET_EVERY)
+
+    async def forget_old(self) -> int:
+        """Note which executions have ended, and remove ids that are no longer needed; return how many were removed."""
+        now, after, removed = self.ledger.now(), "", 0
+        while page := await self.records.page(ADOPTED_ID, after, IDS_PER_PAGE):
+            after = page[-1].id
+            states = await self.archive.states([record.id for record in page])
+            for record in page:
+                if record.id in states and states[record.id] not in ENDED:
+                    continue
+                known = _decode(record.data)
+                if known.ended_at is None:
+                    ended = msgspec.json.encode(AdoptedId(now))
+                    await self.records.put(ADOPTED_ID, record.id, ended, expected=record.version)
+                elif known.ended_at + ADOPTED_IDS_KEPT < now:
+                    removed += await self.records.remove(ADOPTED_ID, record.id, expected=record.version)
+        return removed
