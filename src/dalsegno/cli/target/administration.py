@@ -75,6 +75,16 @@ class Administration(Generic[B]):
             yield self.there(client)
 
 
+async def _all_pages(
+    page: Callable[[str, int], Awaitable[Sequence[T]]], place: Callable[[T], str]
+) -> list[T]:
+    """Return all records of a store; ``page`` reads those after a place."""
+    found: list[T] = []
+    while more := await page(place(found[-1]) if found else "", PAGE):
+        found += more
+    return found
+
+
 class Keys(Protocol):
     """The calls of ``client.keys``."""
 
@@ -183,10 +193,7 @@ class CredentialsHere:
         return SavedCredential(*stored)
 
     async def alist(self) -> list[CredentialInfo]:
-        found: list[CredentialInfo] = []
-        while page := await self._vault.page(found[-1].name if found else "", PAGE):
-            found += page
-        return found
+        return await _all_pages(self._vault.page, lambda each: each.name)
 
     async def aremove(self, name: str) -> None:
         await self._webhooks.remove_credential(name)
@@ -302,10 +309,7 @@ class AlertsHere:
         return await self._records.rotate(id, overlap, self._clock.now())
 
     async def alist(self) -> list[Alert]:
-        found: list[Alert] = []
-        while page := await self._records.page(found[-1].id if found else "", PAGE):
-            found += page
-        return found
+        return await _all_pages(self._records.page, lambda each: each.id)
 
     async def aremove(self, id: str) -> None:
         await self._records.remove(id)
@@ -362,10 +366,7 @@ class WebhooksHere:
         return await self._records.get(id)
 
     async def alist(self) -> list[Webhook]:
-        found: list[Webhook] = []
-        while page := await self._records.page(found[-1].id if found else "", PAGE):
-            found += page
-        return found
+        return await _all_pages(self._records.page, lambda each: each.id)
 
     async def aremove(self, id: str) -> None:
         await self._records.remove(id)
