@@ -13,6 +13,7 @@ from typing import Any
 from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer, Outage
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.executions import all_executions
 from dalsegno.engine.operations.endings import Endings, ending_in
 from dalsegno.engine.operations.limits import follow_openings
 from dalsegno.engine.operations.troubles import StuckReason, StuckReasons
@@ -350,12 +351,9 @@ class Engine:
         they start.
         """
         where = ExecutionFilter(None, NOT_ENDED, parent=parent, relations=OWN)
-        before: str | None = None
-        while page := await self.stack.archive.executions(where, before):
-            for child in page:
-                broker.follow(parent, child.id)
-                await self._follow_children(broker, child.id)
-            before = page[-1].id
+        async for child in all_executions(self.stack.archive, where):
+            broker.follow(parent, child.id)
+            await self._follow_children(broker, child.id)
 
     def _focus(self, broker: FocusedBroker) -> None:
         self._broker = broker

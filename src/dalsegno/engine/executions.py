@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypedDict
 
@@ -23,8 +23,18 @@ from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionKind, ExecutionState, ExecutionView
 from dalsegno.model.transition import AlreadyApplied, Applied, Outcome, Refused, Stale, Transition
-from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.ports.archive import Archive, ExecutionFilter, Place
 from dalsegno.ports.stack import Stack
+
+
+async def all_executions(
+    archive: Archive, where: ExecutionFilter, before: str | None = None, at_once: int = 50
+) -> AsyncIterator[ExecutionView]:
+    """Yield the outlines of all executions of a filter, newest first; they are read page by page."""
+    while page := await archive.executions(where, before, at_once):
+        for view in page:
+            yield view
+        before = page[-1].id
 
 
 class StoredExecutions:

@@ -43,6 +43,7 @@ from dalsegno.core.schedules.step import (
 from dalsegno.core.values import encode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions, deployed
+from dalsegno.engine.executions import all_executions
 from dalsegno.engine.options import Duration, Moment, read_duration, read_moment
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.settings import DEFAULT_LIMITS
@@ -252,12 +253,9 @@ class ScheduleRecords:
     async def list(self) -> list[ScheduleView]:
         """Return all unfinished and failed schedules, by name."""
         found: dict[str, ExecutionView] = {}
-        before: str | None = None
         where = ExecutionFilter(states=_LISTED, kinds=("schedule",))
-        while page := await self.stack.archive.executions(where, before, PAGE):
-            for view in page:
-                found.setdefault(view.workflow, view)
-            before = page[-1].id
+        async for view in all_executions(self.stack.archive, where, at_once=PAGE):
+            found.setdefault(view.workflow, view)
         return [await self._view(view, 1) for _, view in sorted(found.items())]
 
     async def describe(self, name: str, times: int = SHOWN_TIMES) -> ScheduleView:

@@ -20,6 +20,7 @@ from rich.table import Table
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.output import iso, print_table, stderr, stdout
 from dalsegno.engine.client import Client
+from dalsegno.engine.executions import all_executions
 from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
 from dalsegno.engine.secrets.credentials import TYPES
 from dalsegno.engine.secrets.definition_approvals import ListedDefinition, ProtectedName
@@ -28,7 +29,7 @@ from dalsegno.engine.secrets.snapshot_seals import Sealing, SnapshotSeals, is_se
 from dalsegno.errors import InvalidInput, NoSecretKey
 from dalsegno.lang.python.program import stored_program
 from dalsegno.model.execution import UNDER_WAY, ExecutionView
-from dalsegno.ports.archive import ExecutionFilter, Place
+from dalsegno.ports.archive import ExecutionFilter
 from dalsegno.ports.secrets import EVERYTHING
 
 if TYPE_CHECKING:
@@ -300,13 +301,9 @@ async def seal_all(client: Client, seals: SnapshotSeals) -> tuple[int, int]:
     return snapshots, programs
 
 
-async def _unfinished(client: Client) -> AsyncIterator[ExecutionView]:
+def _unfinished(client: Client) -> AsyncIterator[ExecutionView]:
     where = ExecutionFilter(states=UNDER_WAY, kinds=("python",))
-    before: str | Place | None = None
-    while page := await client.stack.archive.executions(where, before, PAGE):
-        for view in page:
-            yield view
-        before = page[-1].id
+    return all_executions(client.stack.archive, where, at_once=PAGE)
 
 
 def moment_of(text: str, now: float) -> float:

@@ -22,7 +22,7 @@ from dalsegno.core.graph.external_waits import (
 from dalsegno.core.graph.step_input import decode_body
 from dalsegno.core.scripts.token_bodies import decode_task, succeeded
 from dalsegno.core.values import encode_value
-from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.executions import StoredExecutions, all_executions
 from dalsegno.engine.secrets.vault import NODE_PREFIX
 from dalsegno.engine.subprocesses.job_pool import payload_problems
 from dalsegno.engine.upkeep.outbox import below
@@ -116,12 +116,9 @@ class Approvals:
         asked = await self._open(view) if view is not None else []
         return [each for each in asked if place_of(each) > after]
 
-    async def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
+    def _waiting(self, workflow: str | None, before: str | None) -> AsyncIterator[ExecutionView]:
         where = ExecutionFilter(workflow, UNDER_WAY, kinds=ASKING, awaits_signal=True)
-        while page := await self.stored.executions(where, before):
-            for view in page:
-                yield view
-            before = page[-1].id
+        return all_executions(self.stored.stack.archive, where, before)
 
     async def _open(self, view: ExecutionView) -> list[Approval]:
         if view.state in ENDED or view.kind not in ASKING:

@@ -7,7 +7,7 @@ applied, and the other is rejected as too late.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Literal
 from uuid import uuid4
@@ -30,6 +30,7 @@ from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import TaskBody, decode_task
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.engine import Engine
+from dalsegno.engine.executions import all_executions
 from dalsegno.engine.remote.answers import commit_step
 from dalsegno.engine.remote.declarations import Declaration
 from dalsegno.engine.remote.sessions import id_of, lease_of, parts_of, token_in
@@ -149,19 +150,13 @@ class ByHand:
         found: list[OpenTask] = []
         workers = await self.ledger.workers()
         looked = 0
-        async for view in self._unfinished(after):
+        where = ExecutionFilter(None, UNDER_WAY, kinds=KINDS)
+        async for view in all_executions(self.client.stack.archive, where, after):
             found += await self._open(view, queue, workers)
             looked += 1
             if len(found) >= limit or looked >= LOOKED_AT:
                 return Page(found, view.id)
         return Page(found, None)
-
-    async def _unfinished(self, before: str | None) -> AsyncIterator[ExecutionView]:
-        where = ExecutionFilter(None, UNDER_WAY, kinds=KINDS)
-        while page := await self.client.executions(where, before):
-            for view in page:
-                yield view
-            before = page[-1].id
 
     async def _open(
         self, view: ExecutionView, queue: str | None, workers: Sequence[WorkerView]

@@ -32,7 +32,7 @@ from dalsegno.core.scripts.ending import CANCELLED, error_object, fail_at_start
 from dalsegno.core.scripts.token_bodies import encode_body, failed, succeeded
 from dalsegno.engine.committer import Outage, Pause
 from dalsegno.engine.definitions import Program, deployed_names
-from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.executions import StoredExecutions, all_executions
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.troubles import CLEANUP, StuckReason
 from dalsegno.engine.scripts.cleanup import taken_up
@@ -425,12 +425,9 @@ class Outbox:
         order = decode_cancel(entry.data)
         kept = await self._still_awaited(order)
         where = ExecutionFilter(parent=order.execution, relations=("child",))
-        before: str | None = None
-        while page := await self.stored.executions(where, before):
-            for child in page:
-                if child.state not in ENDED and child.id not in kept:
-                    await self._cancel_one(CancelOrder(child.id, order.reason))
-            before = page[-1].id
+        async for child in all_executions(self.stored.stack.archive, where):
+            if child.state not in ENDED and child.id not in kept:
+                await self._cancel_one(CancelOrder(child.id, order.reason))
 
     async def _cleanup(self, entry: OutboxEntry) -> None:
         """Record a dead letter. People drop it, or a new execution that continues the clean-up does; that one may
