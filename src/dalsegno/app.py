@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -30,6 +30,7 @@ from dalsegno.lang.python import (
     DurableTask,
     DurableWorkflow,
     OutsideWorkflow,
+    Promised,
     register_type,
 )
 from dalsegno.model.definition import Definition
@@ -65,18 +66,18 @@ class TaskDecorator(Protocol):
     @overload
     def __call__(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
-    ) -> DurableTask[P, Awaitable[R]]: ...
+    ) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Awaitable[R]]: ...
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
     def __call__(
         self, function: Callable[Concatenate[NodeContext, P], R], /
-    ) -> DurableTask[P, Awaitable[R]]: ...
+    ) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R], /) -> DurableTask[P, Awaitable[R]]: ...
+    def __call__(self, function: Callable[P, R], /) -> DurableTask[P, Promised[R]]: ...
 
 
 class App(StartCalls):
@@ -124,16 +125,16 @@ class App(StartCalls):
     @overload
     def task(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
-    ) -> DurableTask[P, Awaitable[R]]: ...
+    ) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Awaitable[R]]: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def task(self, function: Callable[Concatenate[NodeContext, P], R], /) -> DurableTask[P, Awaitable[R]]: ...
+    def task(self, function: Callable[Concatenate[NodeContext, P], R], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def task(self, function: Callable[P, R], /) -> DurableTask[P, Awaitable[R]]: ...
+    def task(self, function: Callable[P, R], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
     def task(
@@ -197,7 +198,7 @@ class App(StartCalls):
         concurrency: int | str | Mapping[str, Any] | None = None,
         raises: tuple[type[BaseException], ...] = (),
         docs: str = "",
-    ) -> DurableTask[..., Awaitable[R]]: ...
+    ) -> DurableTask[..., Promised[R]]: ...
 
     @overload
     def remote_task(
@@ -212,7 +213,7 @@ class App(StartCalls):
         concurrency: int | str | Mapping[str, Any] | None = None,
         raises: tuple[type[BaseException], ...] = (),
         docs: str = "",
-    ) -> DurableTask[..., Awaitable[Any]]: ...
+    ) -> DurableTask[..., Promised[Any]]: ...
 
     @refuses_unknown_options("app.remote_task")
     def remote_task(

@@ -91,6 +91,10 @@ async def calls(order: Order) -> int:
     assert_type(await run("checkout", order), Any)
     assert_type(start(checkout, order, note="x"), str)
     assert_type(start("checkout", order), str)
+    assert_type(await charge(order).named("charged"), Receipt)
+    assert_type(await checkout(order).named("checked out"), Receipt)
+    both = await gather(charge(order).named("charged"), sleep("1h").named("waited")).named("both")
+    assert_type(both, tuple[Receipt, None])
     return 1
 
 

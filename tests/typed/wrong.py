@@ -122,6 +122,8 @@ async def calls(order: Order) -> int:
     start(charge, order)  # call-overload; ArgumentType, CallIssue
     number: int = await checkout(order)  # assignment; AssignmentType
     total: int = charge(order)  # assignment; AssignmentType
+    await charge(order).named(1)  # arg-type; ArgumentType
+    await charge(order).called("x")  # attr-defined; AttributeAccessIssue
     charge(order) + 1  # operator; OperatorIssue
     return await checkout(order)  # return-value; ReturnType
 

@@ -16,7 +16,13 @@ from dalsegno.lang.python.api import (
     timeout,
 )
 from dalsegno.lang.python.compile.compiler import compile_workflow
-from dalsegno.lang.python.durable_calls import Durable, DurableRemoteTask, DurableTask, current_machine
+from dalsegno.lang.python.durable_calls import (
+    Durable,
+    DurableRemoteTask,
+    DurableTask,
+    Promised,
+    current_machine,
+)
 from dalsegno.lang.python.errors import (
     CancelledError,
     NotStorable,
@@ -44,6 +50,7 @@ __all__ = [
     "NotStorable",
     "OutsideWorkflow",
     "Problem",
+    "Promised",
     "PythonMachine",
     "PythonProgram",
     "TaskError",

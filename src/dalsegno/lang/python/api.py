@@ -16,6 +16,7 @@ from dalsegno.lang.python.durable_calls import (
     Caller,
     CallKind,
     Durable,
+    Promised,
     WorkflowFunction,
     current_machine,
 )
@@ -61,7 +62,7 @@ def now() -> dt.datetime:
     return dt.datetime.fromtimestamp(_machine("now").now, dt.UTC)
 
 
-def sleep(delay: Delay) -> Awaitable[None]:
+def sleep(delay: Delay) -> Promised[None]:
     """Wait on a durable timer: seconds, text such as ``"1h30m"``, a timedelta, or the moment to wake at.
 
     The timer starts with the call, not with the await.
@@ -69,8 +70,8 @@ def sleep(delay: Delay) -> Awaitable[None]:
     machine = _machine("sleep")
     if isinstance(delay, dt.datetime):
         moment = delay if delay.tzinfo is not None else delay.replace(tzinfo=dt.UTC)
-        return cast(Awaitable[None], machine.timer(moment.timestamp()))
-    return cast(Awaitable[None], machine.timer(machine.now + _seconds(delay, "sleep")))
+        return cast("Promised[None]", machine.timer(moment.timestamp()))
+    return cast("Promised[None]", machine.timer(machine.now + _seconds(delay, "sleep")))
 
 
 def _seconds(delay: object, verb: str) -> float:
@@ -81,11 +82,11 @@ def _seconds(delay: object, verb: str) -> float:
 
 
 @overload
-def signal(name: str, timeout: float | str | dt.timedelta | None = ..., *, type: type[A]) -> Awaitable[A]: ...
+def signal(name: str, timeout: float | str | dt.timedelta | None = ..., *, type: type[A]) -> Promised[A]: ...
 @overload
 def signal(
     name: str, timeout: float | str | dt.timedelta | None = ..., *, type: UnionType | None = ...
-) -> Awaitable[Any]: ...
+) -> Promised[Any]: ...
 def signal(name: str, timeout: float | str | dt.timedelta | None = None, *, type: Any = None) -> Any:
     """Wait for the next signal of that name; a signal that arrives earlier is kept.
 
@@ -111,7 +112,7 @@ def approval(
     approvers: Sequence[str] | str = ...,
     timeout: float | str | dt.timedelta | None = ...,
     signal: str | None = ...,
-) -> Awaitable[Decision[A]]: ...
+) -> Promised[Decision[A]]: ...
 @overload
 def approval(
     message: str,
@@ -120,7 +121,7 @@ def approval(
     approvers: Sequence[str] | str = ...,
     timeout: float | str | dt.timedelta | None = ...,
     signal: str | None = ...,
-) -> Awaitable[Decision[Any]]: ...
+) -> Promised[Decision[Any]]: ...
 def approval(
     message: str,
     *,
@@ -162,11 +163,11 @@ def timeout(limit: float | str | dt.timedelta | None) -> Timeout:
 @overload
 def gather(
     a: Awaitable[A], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
-) -> Awaitable[tuple[A]]: ...
+) -> Promised[tuple[A]]: ...
 @overload
 def gather(
     a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[False] = ..., limit: int | None = ...
-) -> Awaitable[tuple[A, B]]: ...
+) -> Promised[tuple[A, B]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -176,7 +177,7 @@ def gather(
     *,
     return_exceptions: Literal[False] = ...,
     limit: int | None = ...,
-) -> Awaitable[tuple[A, B, C]]: ...
+) -> Promised[tuple[A, B, C]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -187,7 +188,7 @@ def gather(
     *,
     return_exceptions: Literal[False] = ...,
     limit: int | None = ...,
-) -> Awaitable[tuple[A, B, C, D]]: ...
+) -> Promised[tuple[A, B, C, D]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -199,7 +200,7 @@ def gather(
     *,
     return_exceptions: Literal[False] = ...,
     limit: int | None = ...,
-) -> Awaitable[tuple[A, B, C, D, E]]: ...
+) -> Promised[tuple[A, B, C, D, E]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -212,19 +213,19 @@ def gather(
     *,
     return_exceptions: Literal[False] = ...,
     limit: int | None = ...,
-) -> Awaitable[tuple[A, B, C, D, E, F]]: ...
+) -> Promised[tuple[A, B, C, D, E, F]]: ...
 @overload
 def gather(
     *promises: Awaitable[A], return_exceptions: Literal[False] = ..., limit: int | None = ...
-) -> Awaitable[list[A]]: ...
+) -> Promised[list[A]]: ...
 @overload
 def gather(
     a: Awaitable[A], /, *, return_exceptions: Literal[True], limit: int | None = ...
-) -> Awaitable[tuple[A | BaseException]]: ...
+) -> Promised[tuple[A | BaseException]]: ...
 @overload
 def gather(
     a: Awaitable[A], b: Awaitable[B], /, *, return_exceptions: Literal[True], limit: int | None = ...
-) -> Awaitable[tuple[A | BaseException, B | BaseException]]: ...
+) -> Promised[tuple[A | BaseException, B | BaseException]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -234,7 +235,7 @@ def gather(
     *,
     return_exceptions: Literal[True],
     limit: int | None = ...,
-) -> Awaitable[tuple[A | BaseException, B | BaseException, C | BaseException]]: ...
+) -> Promised[tuple[A | BaseException, B | BaseException, C | BaseException]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -245,7 +246,7 @@ def gather(
     *,
     return_exceptions: Literal[True],
     limit: int | None = ...,
-) -> Awaitable[tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException]]: ...
+) -> Promised[tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException]]: ...
 @overload
 def gather(
     a: Awaitable[A],
@@ -257,7 +258,7 @@ def gather(
     *,
     return_exceptions: Literal[True],
     limit: int | None = ...,
-) -> Awaitable[
+) -> Promised[
     tuple[A | BaseException, B | BaseException, C | BaseException, D | BaseException, E | BaseException]
 ]: ...
 @overload
@@ -272,7 +273,7 @@ def gather(
     *,
     return_exceptions: Literal[True],
     limit: int | None = ...,
-) -> Awaitable[
+) -> Promised[
     tuple[
         A | BaseException,
         B | BaseException,
@@ -285,7 +286,7 @@ def gather(
 @overload
 def gather(
     *promises: Awaitable[A], return_exceptions: Literal[True], limit: int | None = ...
-) -> Awaitable[list[A | BaseException]]: ...
+) -> Promised[list[A | BaseException]]: ...
 def gather(*promises: Any, return_exceptions: bool = False, limit: int | None = None) -> Any:
     """Wait for all promises and return their results as a list.
 
@@ -309,15 +310,15 @@ def _limit_calls(group: Group, limit: object) -> None:
 
 
 @overload
-def first(a: Awaitable[A], b: Awaitable[B], /) -> Awaitable[A | B]: ...
+def first(a: Awaitable[A], b: Awaitable[B], /) -> Promised[A | B]: ...
 @overload
-def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Awaitable[A | B | C]: ...
+def first(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Promised[A | B | C]: ...
 @overload
 def first(
     a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
-) -> Awaitable[A | B | C | D]: ...
+) -> Promised[A | B | C | D]: ...
 @overload
-def first(*promises: Awaitable[A]) -> Awaitable[A]: ...
+def first(*promises: Awaitable[A]) -> Promised[A]: ...
 def first(*promises: Any) -> Any:
     """Wait for the first success, in the order in which the promises settle.
 
@@ -327,17 +328,17 @@ def first(*promises: Any) -> Any:
 
 
 @overload
-def race(a: Awaitable[A], b: Awaitable[B], /) -> Awaitable[A | B]: ...
+def race(a: Awaitable[A], b: Awaitable[B], /) -> Promised[A | B]: ...
 @overload
-def race(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Awaitable[A | B | C]: ...
+def race(a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], /) -> Promised[A | B | C]: ...
 @overload
 def race(
     a: Awaitable[A], b: Awaitable[B], c: Awaitable[C], d: Awaitable[D], /
-) -> Awaitable[A | B | C | D]: ...
+) -> Promised[A | B | C | D]: ...
 @overload
-def race(*promises: Awaitable[A]) -> Awaitable[A]: ...
+def race(*promises: Awaitable[A]) -> Promised[A]: ...
 @overload
-def race(**named: Awaitable[Any]) -> Awaitable[tuple[str, Any]]: ...
+def race(**named: Awaitable[Any]) -> Promised[tuple[str, Any]]: ...
 def race(*promises: Any, **named: Any) -> Any:
     """Wait for the first promise that settles, with success or failure.
 
@@ -410,17 +411,17 @@ def start(workflow: Any, *args: Any, **kwargs: Any) -> str:
 
 
 @overload
-def run(workflow: Durable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Awaitable[R]: ...
+def run(workflow: Durable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> Promised[R]: ...
 @overload
-def run(workflow: str, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
+def run(workflow: str, *args: Any, **kwargs: Any) -> Promised[Any]: ...
 def run(workflow: Any, *args: Any, **kwargs: Any) -> Any:
     """Run a child workflow by its name (a graph, a script or Python) and return a promise of its result."""
     machine = _machine("run")
     if isinstance(workflow, Durable):
-        return cast(Awaitable[Any], workflow(*args, **kwargs))
+        return workflow(*args, **kwargs)
     name, inputs, options = _target("run", workflow, args, kwargs)
     kind: CallKind = "workflow"
-    return cast(Awaitable[Any], machine.call_by_name(kind, name, inputs, options))
+    return machine.call_by_name(kind, name, inputs, options)
 
 
 def _target(

@@ -67,8 +67,16 @@ def leave_machine(token: Token[Caller | None]) -> None:
     _current.reset(token)
 
 
+class Promised(Awaitable[R_co], Protocol[R_co]):
+    """A promise as type checkers see it; awaited, it gives an ``R_co``."""
+
+    def named(self, label: str) -> Promised[R_co]:
+        """Label the await, so that it is found again in another version of the program."""
+        ...
+
+
 class Durable(Generic[P, R_co]):
-    """A Python function that the engine knows by name. ``R_co`` is what a call in a workflow gives: an awaitable."""
+    """A Python function that the engine knows by name. ``R_co`` is what a call in a workflow gives: a promise."""
 
     kind: ClassVar[CallKind] = "task"
 
@@ -87,7 +95,7 @@ class Durable(Generic[P, R_co]):
         them.
         """
         functools.update_wrapper(self, function)
-        self.function = function
+        self.function: Callable[..., Any] = function  # it may take a context, which ``P`` is without
         self.name = name or function.__name__
         self.options: Mapping[str, Any] = dict(options or {})
         self.raises = raises
@@ -96,7 +104,7 @@ class Durable(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         machine = current_machine()
         if machine is None:
-            return self.function(*args, **kwargs)
+            return cast(R_co, self.function(*args, **kwargs))
         return cast(R_co, machine.call(self, self.bind(*args, **kwargs)))
 
     def __repr__(self) -> str:
@@ -161,7 +169,7 @@ class Durable(Generic[P, R_co]):
         return from_plain(value, self.hints.get("return", Any), f"the result of {self.kind} '{self.name}'")
 
 
-class WorkflowFunction(Durable[P, Awaitable[R_co]]):
+class WorkflowFunction(Durable[P, Promised[R_co]]):
     """A workflow as its callers see it; ``R_co`` is its result."""
 
     kind: ClassVar[CallKind] = "workflow"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar, cast
 
 from dalsegno.errors import InvalidInput
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.python.compile.compiler import compile_workflow
-from dalsegno.lang.python.durable_calls import WorkflowFunction, current_machine
+from dalsegno.lang.python.durable_calls import Promised, WorkflowFunction, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 
 P = ParamSpec("P")
@@ -40,16 +40,16 @@ class DurableWorkflow(WorkflowFunction[P, R_co]):
         self.program = compile_workflow(function, name, front_matter)
         for option in ("timeout", "cancel_grace"):
             _check_duration(self.program.name, option, self.program.front_matter.get(option))
-        super().__init__(function, name, options=options)
+        super().__init__(cast("Callable[P, Promised[R_co]]", function), name, options=options)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Awaitable[R_co]:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Promised[R_co]:
         if current_machine() is not None:
             return super().__call__(*args, **kwargs)
         if self.run_outside is None:
             raise OutsideWorkflow(
                 f"workflow '{self.name}' belongs to no application: call it in another workflow"
             )
-        return cast("Awaitable[R_co]", self.run_outside(self, args, kwargs))
+        return cast("Promised[R_co]", self.run_outside(self, args, kwargs))
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:
