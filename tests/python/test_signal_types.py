@@ -52,10 +52,12 @@ def test_a_payload_becomes_an_instance_of_its_class(mode: Mode) -> None:
 
 
 async def noted(x: Any) -> str:
-    return (await signal("note", "7d", type=Note)).text
+    note = await signal("note", "7d", type=Note)
+    await echo(1)
+    return note.text
 
 
-@pytest.mark.parametrize("mode", ["hot", "stored"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_payload_becomes_a_structure(mode: Mode) -> None:
     assert drive(noted, 1, mode, signals={"note": [{"text": "hi"}]}).result == "hi"
 
@@ -94,12 +96,12 @@ def test_joined_signals_have_their_types(mode: Mode) -> None:
 
 
 async def of_another_module(x: Any) -> list[Any]:
-    text = (await signal("note", type=answers.Remark)).text
+    note = await signal("note", type=answers.Remark)
     answer = await signal("answer", type=answers.Answer)
-    return [answer.text, text]
+    return [answer.text, note.text]
 
 
-@pytest.mark.parametrize("mode", ["hot", "stored"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_class_may_be_named_through_its_module(mode: Mode) -> None:
     machine = drive(of_another_module, 1, mode, signals={"answer": [{"text": "a"}], "note": [{"text": "b"}]})
     assert machine.error is None

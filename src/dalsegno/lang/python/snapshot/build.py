@@ -276,6 +276,24 @@ def _manager(reader: Reader, row: Row) -> Any:
     return contextlib.contextmanager(function)
 
 
+def _structure(reader: Reader, row: Row) -> Any:
+    """Build a msgspec structure. Fields that the class has gained get their defaults, lost ones are dropped."""
+    kind = _class(reader, row[1], _is_structure)
+    state = _named(reader, row, 2)
+    known = {name: state[name] for name in kind.__struct_fields__ if name in state}
+    try:
+        made = kind(**known)
+    except (TypeError, ValueError) as error:
+        raise SnapshotError(f"the class '{row[1]}' has changed: {error}") from error
+    for name, value in known.items():  # as they were, whatever ``__post_init__`` makes of them
+        msgspec.structs.force_setattr(made, name, value)
+    return made
+
+
+def _is_structure(kind: type) -> bool:
+    return issubclass(kind, msgspec.Struct)
+
+
 BUILDERS: dict[str, Build] = {
     Tag.BIG_INT: lambda reader, row: int(row[1], 16),
     Tag.SPECIAL_FLOAT: lambda reader, row: float(row[1]),
@@ -307,6 +325,7 @@ BUILDERS: dict[str, Build] = {
     Tag.ENUM: _enum,
     Tag.FLAG: lambda reader, row: _class(reader, row[1], _is_enum)(reader.value(row[2])),
     Tag.NAMED_TUPLE: lambda reader, row: _class(reader, row[1], is_named_tuple)._make(reader.values(row[2:])),
+    Tag.STRUCT: _structure,
     Tag.OUTSIDE: lambda reader, row: reader.outside(row[1]),
     Tag.PROMISE: lambda reader, row: None,
     Tag.GROUP: _group,

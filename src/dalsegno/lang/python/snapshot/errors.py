@@ -7,6 +7,8 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from dalsegno.lang.python.code import Op
 from dalsegno.lang.python.reachable_names import is_forbidden
 from dalsegno.lang.python.runtime.frames import Frame
@@ -18,8 +20,8 @@ LOOPED = "the iterator of a 'for' loop"
 MANAGED = "the context manager of a 'with' block"
 
 _KINDS = (
-    "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, named tuples, "
-    "instances of classes that the workflow's module names, functions, promises"
+    "plain data, tuples, sets, bytes, dates, Decimal, UUID, Enum members, dataclasses, Pydantic models, msgspec "
+    "structs, named tuples, instances of classes that the workflow's module names, functions, promises"
 )
 
 
@@ -65,7 +67,7 @@ def _cure(value: Any, role: str) -> str:
         return "Import it in the workflow's module, or name it there, so that another process can find it."
     if isinstance(value, types.ModuleType):
         return "Import it at the top of the workflow's module."
-    if dataclasses.is_dataclass(value) or is_model(kind):
+    if dataclasses.is_dataclass(value) or is_model(kind) or isinstance(value, msgspec.Struct):
         return (
             f"Import the class {kind.__name__} in the workflow's module, so that another process can find it."
         )

@@ -23,6 +23,8 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from dalsegno.lang.python.runtime.itertools_classes import Filter
 from dalsegno.lang.python.runtime.nested import NestedCall, NestedFunction
 from dalsegno.lang.python.snapshot import iterators
@@ -256,10 +258,37 @@ def _exploded(value: Any, name_of: Callable[[Any], str]) -> Parts | None:
     if is_model(kind):
         state = value.__getstate__()
         return [Tag.MODEL, name_of(kind), *state], list(state.values())
+    if isinstance(value, msgspec.Struct):
+        return _structure(value, name_of(kind))
     if dataclasses.is_dataclass(kind) and kind.__new__ is object.__new__:
         names, values = _state(value)
         return [Tag.INSTANCE, name_of(kind), *names], values
     return None
+
+
+def _structure(value: msgspec.Struct, name: str) -> Parts | None:
+    """Return the fields of a msgspec structure, which can only be built with all of them."""
+    if getattr(value, "__dict__", None) or _holds_itself(value):
+        return None
+    names = [field for field in value.__struct_fields__ if hasattr(value, field)]
+    return [Tag.STRUCT, name, *names], [getattr(value, field) for field in names]
+
+
+def _holds_itself(value: msgspec.Struct) -> bool:
+    """Return whether it is in a ring of structures and tuples alone, none of which could be built first."""
+    if value.__struct_config__.frozen:
+        return False
+    waiting: list[Any] = [value]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        for item in one if isinstance(one, tuple) else msgspec.structs.astuple(one):
+            if item is value:
+                return True
+            if isinstance(item, tuple | msgspec.Struct) and id(item) not in seen:
+                seen.add(id(item))
+                waiting.append(item)
+    return False
 
 
 def _enum(value: enum.Enum, name: str) -> Parts:

@@ -130,6 +130,7 @@ class Tag:
     PARTIAL = "pa"
     INSTANCE = "o"
     MODEL = "y"
+    STRUCT = "ms"
     ENUM = "e"
     FLAG = "ev"
     NAMED_TUPLE = "nt"
