@@ -15,6 +15,7 @@ from dalsegno.lang.python import (
     DurableTask,
     PythonMachine,
     PythonProgram,
+    UnsupportedPython,
     compile_workflow,
     gather,
     race,
@@ -234,3 +235,31 @@ def test_only_a_workflow_that_waits_is_moved() -> None:
     assert "completed" in str(
         WorkflowMover(WorkflowVersion(before), WorkflowVersion(before)).move(machine.dumps()).reasons[0]
     )
+
+
+@rows(
+    ("body", "problems"),
+    [
+        ("await a().named('x')\nawait b().named('y')", []),
+        ("await a().named('x')\nasync def f():\n    await b().named('x')\nawait f()", []),
+        (
+            "await a().named('x')\nif items:\n    await b().named('x')",
+            ["the label 'x' is that of line 2, too"],
+        ),
+        ("await a().named(str(items))", ["a label must be written out"]),
+    ],
+)
+def test_labels_are_texts_and_differ_within_a_function(body: str, problems: list[str]) -> None:
+    found: list[str] = []
+    try:
+        version(body)
+    except UnsupportedPython as refused:
+        found = [problem.message for problem in refused.problems]
+    assert len(found) == len(problems)
+    assert all(expected in message for expected, message in zip(problems, found, strict=True))
+
+
+def test_a_label_is_a_text_at_run_time_too() -> None:
+    machine = PythonMachine.start(version("p = a()\np.named(3)\nawait p"), [])
+    assert machine.error is not None
+    assert machine.error.message == "a label must be a text, not int"

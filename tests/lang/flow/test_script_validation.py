@@ -87,6 +87,8 @@ ERRORS_FOUND = [
     ("let {a, b: a} = inputs\nreturn a", ["redeclaration 1:12"]),
     ("try { } catch (e) { let e = 1; log(e) }", ["redeclaration 1:25"]),
     ("workflow f(x) { let x = 1; return x }", ["redeclaration 1:21"]),
+    ("await Task.run('a', 1).named('x')\nawait Task.run('b', 1).named('x')", ["repeated-label 2:1"]),
+    ("await Task.run('a', 1).named('x')\nlet f = () => await Task.run('b', 1).named('x')\nreturn f()", []),
     ("break", ["stray-break 1:1"]),
     ("if (inputs.x) { continue }", ["stray-break 1:17"]),
     ("while (inputs.x) { [1].map(x => { break }) }", ["stray-break 1:35"]),

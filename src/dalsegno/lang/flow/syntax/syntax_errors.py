@@ -268,6 +268,7 @@ ERRORS = frozenset(
         "undefined-variable",
         "const-assignment",
         "redeclaration",
+        "repeated-label",
         "stray-break",
         "argument-count",
         "unknown-option",

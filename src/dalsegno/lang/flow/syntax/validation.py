@@ -11,6 +11,7 @@ from typing import Any
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.expressions.syntax.tree import (
     Arrow,
+    Await,
     Block,
     Break,
     Continue,
@@ -28,6 +29,7 @@ from dalsegno.lang.expressions.syntax.tree import (
 )
 from dalsegno.lang.flow.syntax.error_recovery import Recovered, recover
 from dalsegno.lang.flow.syntax.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
+from dalsegno.lang.flow.syntax.outline import callee
 from dalsegno.lang.flow.syntax.parser import MAIN, Parsed, parse_program
 from dalsegno.lang.flow.syntax.scopes import ScopeWalk
 from dalsegno.lang.flow.syntax.syntax_errors import Finding, Report
@@ -63,6 +65,22 @@ def _check_breaks(program: Program, report: Report) -> None:
             pending.extend((part, in_loop or part is node.body) for part in parts_of(node))
         else:
             pending.extend((part, in_loop) for part in parts_of(node))
+
+
+def check_labels(program: Program, report: Report) -> None:
+    """Note labels that occur twice in one function: in another version of the program they could not be told apart."""
+    pending: list[tuple[Any, dict[str, int]]] = [(program, {})]
+    while pending:
+        node, seen = pending.pop()
+        if isinstance(node, Await):
+            label = callee(node.operand)[1]
+            if label is not None and label in seen:
+                line = report.line_of(seen[label])
+                report.note("repeated-label", f"the label '{label}' is that of line {line}, too", node.offset)
+            elif label is not None:
+                seen[label] = node.offset
+        inside = {} if isinstance(node, Arrow | Function) else seen
+        pending.extend((part, inside) for part in reversed(list(parts_of(node))))
 
 
 def _check_reachable(block: Block, endings: _Endings, report: Report) -> None:
@@ -210,6 +228,7 @@ def _check(
     _check_names(scopes, report, hidden)
     _check_unused(scopes, report, hidden, _uncalled_main(program))
     check_control(program, report)
+    check_labels(program, report)
     LibraryUse(scopes, report, tasks).check(program)
     return report.findings()
 

@@ -19,6 +19,7 @@ from dalsegno.lang.python.code import FunctionCode, Op
 from dalsegno.lang.python.compile.blocks import live_variables
 from dalsegno.lang.python.compile.expressions import name_comprehension_variables
 from dalsegno.lang.python.compile.fragments import TICK, FragmentWriter, futures_of, mentions_loop
+from dalsegno.lang.python.compile.outline import label_problems
 from dalsegno.lang.python.compile.scopes import names_of_function, parameter_names
 from dalsegno.lang.python.compile.source import Source, pack, parse_function, source_of
 from dalsegno.lang.python.compile.statements import Statements
@@ -233,6 +234,8 @@ def _prepare(definition: ast.AsyncFunctionDef, source: Source, surroundings: Sur
     """Refuse what a workflow may not contain, then rewrite names that have a replacement."""
     refusals = Refusals(source, surroundings.known)
     refusals.check(definition)
+    for node, message in label_problems(definition):
+        refusals.refuse(node, message)
     AsyncioSpellings(surroundings.known, refusals.refuse).replace_in(
         definition, names_of_function(definition).own
     )

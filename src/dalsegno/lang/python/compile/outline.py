@@ -235,11 +235,35 @@ def callee(node: ast.expr) -> tuple[tuple[str, ...], str | None]:
     """Return what an expression calls, with the name that it gives first, and the label of its promise."""
     label = None
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == LABEL:
-        label = _text(node) if label is None else label
+        label = label or _text(node)
         node = node.func.value
     if not isinstance(node, ast.Call):
         return (("", node.id) if isinstance(node, ast.Name) else (type(node).__name__,)), label
     return (".".join(reversed(list(_names(node.func)))), _text(node) or ""), label
+
+
+def label_problems(function: ast.AsyncFunctionDef) -> Iterator[tuple[ast.AST, str]]:
+    """Yield labels that occur twice in one function, or that are not written out: nobody could find them again."""
+    seen: dict[str, int] = {}
+    pending: list[ast.AST] = list(reversed(function.body))
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.AsyncFunctionDef):
+            yield from label_problems(node)
+            continue
+        if isinstance(node, ast.Await) and _is_labelled(node.value):
+            label = callee(node.value)[1]
+            if label is None:
+                yield node, 'a label must be written out: .named("charge")'
+            elif label in seen:
+                yield node, f"the label '{label}' is that of line {seen[label]}, too: choose another one"
+            else:
+                seen[label] = node.lineno
+        pending.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def _is_labelled(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == LABEL
 
 
 def _names(node: ast.expr) -> Iterator[str]:
