@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dalsegno.lang import Machine, Ok, compile
+from dalsegno.lang import Machine, Ok, compile, validate
 from dalsegno.lang.flow.snapshot.moving import ScriptMover, ScriptVersion
 from dalsegno.lang.runtime.movement import Movement
 from tests.lang.driver import CONTEXT, START
@@ -23,7 +23,7 @@ def moved(old: str, new: str, answers: tuple[Any, ...] = ()) -> tuple[Movement, 
         _answer(machine, answer)
     assert machine.status == "suspended", machine.error
     machine.take_effects()
-    movement = ScriptMover(ScriptVersion(before), ScriptVersion(after)).move(machine.dumps())
+    movement = ScriptMover(ScriptVersion(before), ScriptVersion(after)).move(machine.dumps(), from_version=4)
     if not movement.maps:
         return movement, None
     machine = Machine.loads(after, movement.data)
@@ -107,7 +107,7 @@ def test_what_maps(old: str, new: str, expected: Any) -> None:
     [
         # the place
         (f"let x = {A}; return x", f"let x = {B}; return x", "is gone, or inside other blocks"),
-        (f"let x = {A}; return x", f"let x = {A}; let y = {A}; return x", "may be any of those in lines"),
+        (f"let x = {A}; return x", f"let x = {A}; let y = {A}; return x", "may be any of those in line"),
         (
             "await Task.run('a', 1); await Task.run('a', 2)",
             "await Task.run('a', 2); await Task.run('a', 1)",
@@ -187,3 +187,59 @@ def test_a_loop_is_moved_in_each_of_its_turns(answers: int) -> None:
     _, result = moved(old, new, tuple(100 for _ in range(answers)))
     assert [i for i, _ in result] == [1, 2, 3]
     assert [found for _, found in result] == [100] * answers + [10, 20, 30][: 3 - answers]
+
+
+M = "function migrate(v, version) {{ return {{{}}} }} "
+
+
+@rows(
+    ("old", "new", "expected"),
+    [
+        # a variable that the old version does not have
+        (f"{A}; return 1", M.format("y: 7") + f"let y = 2; {A}; return y", 7),
+        (f"let x = 3; {A}; return x", M.format("y: v.x * version") + f"let y = 2; {A}; return y", 12),
+        # one that changes its value; functions that share it see the change
+        (f"let x = [1]; {A}; return x", M.format("x: {a: v.x[0]}") + f"let x = {{}}; {A}; return x.a", 1),
+        (
+            f"let n = 1; let f = () => n; {A}; return f()",
+            M.format("n: v.n + 1") + f"let n = 1; let f = () => n; {A}; return f()",
+            2,
+        ),
+        # one that a function captures
+        (
+            f"let n = 1; let f = () => {{ {A}; return n }}; return f()",
+            M.format("n: v.n + 4")
+            + f"let n = 1; let f = () => {{ {A}; return n }}; let r = f(); return [r, n]",
+            [5, 5],
+        ),
+    ],
+)
+def test_a_migration_gives_variables(old: str, new: str, expected: Any) -> None:
+    movement, result = moved(old, new)
+    assert movement.maps, [str(reason) for reason in movement.reasons]
+    assert result == expected
+
+
+@rows(
+    ("migration", "message"),
+    [
+        ("z: 1", "reads the variable 'y'"),
+        ("y: v.nothing", "its migration failed: PROPERTY_NOT_FOUND"),
+        (f"y: {B}", "may neither await nor start anything"),
+        ("y: Task.run('a', 1).id", "may neither await nor start anything"),
+        ("y: () => 1", "its migration failed"),
+    ],
+)
+def test_a_migration_may_fail(migration: str, message: str) -> None:
+    movement, _ = moved(f"{A}; return 1", M.format(migration) + f"let y = 2; {A}; return y")
+    assert message in str(movement.reasons[0])
+
+
+def test_a_migration_returns_an_object() -> None:
+    new = f"function migrate(v) {{ return [1] }} let y = 2; {A}; return y"
+    movement, _ = moved(f"{A}; return 1", new)
+    assert "must return an object" in str(movement.reasons[0])
+
+
+def test_a_migration_is_not_an_unused_function() -> None:
+    assert validate("function migrate(v) { return v } return 1") == []

@@ -61,7 +61,7 @@ def _leaves(awaited: Awaitable) -> list[str]:
     return [name for item in items for name in _leaves(item)]
 
 
-def moved(old: str, new: str, answers: tuple[Any, ...] = ()) -> tuple[Movement, Any]:
+def moved(old: str, new: str, answers: tuple[Any, ...] = (), **options: Any) -> tuple[Movement, Any]:
     """Move a workflow after so many answers; return the report, and the result of going on with 10, 20, …"""
     before, after = version(old), version(new)
     machine = PythonMachine.start(before, [1, 2, 3])
@@ -69,7 +69,7 @@ def moved(old: str, new: str, answers: tuple[Any, ...] = ()) -> tuple[Movement, 
         _answer(machine, answer)
     assert machine.status == "suspended", machine.error
     machine.take_effects()
-    movement = WorkflowMover(WorkflowVersion(before), WorkflowVersion(after)).move(machine.dumps())
+    movement = WorkflowMover(WorkflowVersion(before), WorkflowVersion(after)).move(machine.dumps(), **options)
     if not movement.maps:
         return movement, None
     machine = PythonMachine.loads(after, movement.data)
@@ -156,7 +156,7 @@ def test_what_maps(old: str, new: str, expected: Any) -> None:
     [
         # the place
         ("x = await a()\nreturn x", "x = await b()\nreturn x", "is gone, or inside other blocks"),
-        ("x = await a()\nreturn x", "x = await a()\ny = await a()\nreturn x", "may be any of those in lines"),
+        ("x = await a()\nreturn x", "x = await a()\ny = await a()\nreturn x", "may be any of those in line"),
         ("await a(1)\nawait a(2)", "await a(2)\nawait a(1)", "may be"),
         ("x = await a()\nreturn x", "while True:\n    x = await a()\n    return x", "inside other blocks"),
         ("await a()", "try:\n    await a()\nexcept ValueError:\n    pass", "inside other blocks"),
@@ -263,3 +263,41 @@ def test_a_label_is_a_text_at_run_time_too() -> None:
     machine = PythonMachine.start(version("p = a()\np.named(3)\nawait p"), [])
     assert machine.error is not None
     assert machine.error.message == "a label must be a text, not int"
+
+
+def test_a_migration_gives_variables_and_keeps_identities() -> None:
+    old = "k = [1]\nsame = k\nawait a()\nreturn [k, same]"
+    new = "k = [1]\nsame = k\ntotal = 0\nawait a()\nsame.append(total)\nreturn k"
+    seen: list[dict[str, Any]] = []
+
+    def migration(variables: dict[str, Any]) -> dict[str, Any]:
+        seen.append(variables)
+        return {"total": len(variables["k"]) + 4}
+
+    movement, result = moved(old, new, migration=migration)
+    assert movement.maps, [str(reason) for reason in movement.reasons]
+    assert seen == [{"k": [1], "same": [1]}]
+    assert result == [1, 5]
+
+
+@rows(
+    ("given", "message"),
+    [
+        ({}, "reads the variable 'y', which the old one does not have"),
+        ({"z": 1, "y": 1}, "gives the variable 'z', which the new version does not have"),
+        ({"y": (each for each in [1])}, "y"),
+        (None, "its migration failed: TypeError"),
+    ],
+)
+def test_a_migration_may_fail(given: Any, message: str) -> None:
+    movement, _ = moved("await a()", "y = 1\nawait a()\nreturn y", migration=lambda variables: given)
+    assert not movement.maps
+    assert message in str(movement.reasons[0])
+
+
+def test_a_migration_changes_what_a_nested_function_shares() -> None:
+    old = "n = 1\ndef f():\n    return n\nawait a()\nreturn f()"
+    new = "n = 1\ndef f():\n    return n + 1\nawait a()\nreturn [f(), n]"
+    movement, result = moved(old, new, migration=lambda variables: {"n": variables["n"] + 10})
+    assert movement.maps, [str(reason) for reason in movement.reasons]
+    assert result == [12, 11]

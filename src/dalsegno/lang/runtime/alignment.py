@@ -64,6 +64,18 @@ def paths(root: Site) -> Iterator[Path]:
         pending.extend((*path, child) for child in reversed(path[-1].children))
 
 
+def function_of(path: Path) -> int:
+    """Return the number of the innermost function around a site."""
+    return next(site.number for site in reversed(path) if site.kind == FUNCTION)
+
+
+def function_path(root: Site, number: int) -> Path | None:
+    """Return the site of a function with those around it."""
+    return next(
+        (path for path in paths(root) if path[-1].kind == FUNCTION and path[-1].number == number), None
+    )
+
+
 class Alignment:
     """The alignment of two versions of a program."""
 

@@ -57,15 +57,13 @@ def doubtful(doubt: Doubt) -> Immovable:
     """Return the refusal of a place without a counterpart."""
     site, lines = doubt.site, sorted({found.line for found in doubt.candidates})
     shown = f"the {site.kind} of {shown_key(site)}"
-    where = " and ".join(
-        [", ".join(map(str, lines[:-1])), str(lines[-1])] if len(lines) > 1 else map(str, lines)
-    )
+    where = f"line {lines[0]}" if len(lines) == 1 else f"lines {' and '.join(map(str, lines))}"
     if doubt.is_elsewhere:
-        message = f"{shown} may be the changed one or the equal one of the new version, in lines {where}"
+        message = f"{shown} may be the changed one or the equal one of the new version, in {where}"
     elif len(doubt.candidates) > 1:
-        message = f"{shown} may be any of those in lines {where} of the new version"
+        message = f"{shown} may be any of those in {where} of the new version"
     elif doubt.candidates:
-        message = f"{shown} may be the one in line {where} of the new version, or may be gone"
+        message = f"{shown} may be the one in {where} of the new version, or may be gone"
     else:
         message = f"{shown} is not at this place of the new version: it is gone, or inside other blocks"
     first = lines[0] if lines else None

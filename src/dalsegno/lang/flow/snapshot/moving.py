@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.flow.compile.analysis import Analysis, Variable, globals_read
 from dalsegno.lang.flow.program import FlowProgram
 from dalsegno.lang.flow.runtime.machine import Machine
 from dalsegno.lang.flow.snapshot.format import STATUSES, State, read, write
+from dalsegno.lang.flow.snapshot.migrating import MigrationFailed, migrated, variables_of
 from dalsegno.lang.flow.snapshot.write import TAG, Entry, Mark, Packed
 from dalsegno.lang.flow.syntax.outline import Outline
 from dalsegno.lang.flow.syntax.parser import parse_program
-from dalsegno.lang.runtime.alignment import FUNCTION, Alignment, Doubt, Path, Site, paths
+from dalsegno.lang.runtime.alignment import Alignment, Doubt, Path, Site, function_of, function_path, paths
 from dalsegno.lang.runtime.code import FunctionCode, Op
 from dalsegno.lang.runtime.movement import (
     ADVICE_MIGRATION,
@@ -50,12 +54,6 @@ class ScriptVersion:
         self.root: Site = Outline(program.line, made, names).program(tree)
         self.analyses = [Analysis(program.unit, function) for function in self.functions]
 
-    def function(self, number: int) -> Path | None:
-        return next(
-            (path for path in paths(self.root) if path[-1].kind == FUNCTION and path[-1].number == number),
-            None,
-        )
-
     def site(self, number: int, position: int) -> Path | None:
         """Return the place at which a function waits."""
         code = self.functions[number]
@@ -81,11 +79,6 @@ class ScriptVersion:
         return self.program.line(self.functions[number].offsets[position])
 
 
-def function_of(path: Path) -> int:
-    """Return the number of the innermost function around a site."""
-    return next(site.number for site in reversed(path) if site.kind == FUNCTION)
-
-
 class ScriptMover:
     """Moves machines from one version of a script to another, which are compared once."""
 
@@ -94,20 +87,25 @@ class ScriptMover:
         self.new = new
         self.alignment = Alignment(old.root, new.root)
 
-    def move(self, data: bytes) -> Movement:
-        """Move the snapshot of a suspended script; nothing is stored by this."""
+    def move(self, data: bytes, from_version: int = 0) -> Movement:
+        """Move the snapshot of a suspended script; nothing is stored by this.
+
+        If the new version has a migration, it gets the old variables and the number of the version they are from.
+        """
         state = read(self.old.program.fingerprint, data)
         if STATUSES[state.status] != "suspended":
             message = f"only a script that waits can be moved; this one is {STATUSES[state.status]}"
             return Movement(reasons=(Reason(message, 0),))
-        return _Machine(state, self).movement()
+        return _Machine(state, self, data, from_version).movement()
 
 
 class _Machine:
     """The machine being moved."""
 
-    def __init__(self, state: State, mover: ScriptMover) -> None:
+    def __init__(self, state: State, mover: ScriptMover, data: bytes, from_version: int) -> None:
         self.state = state
+        self._data = data
+        self._from_version = from_version
         self.old = mover.old
         self.new = mover.new
         self.alignment = mover.alignment
@@ -183,10 +181,24 @@ class _Machine:
         analysis = self.new.analyses[target]
         live = analysis.live(place) if is_top else analysis.live_after_call(place)
         self.read |= {found[1] for found in live if isinstance(found, tuple) and found[0] == "global"}
-        names = _Variables(self, packed, self.new.functions[target], live, path, found, at)
+        given = self._given(line, found[-1].line) if is_top else {}
+        names = _Variables(self, packed, self.new.functions[target], live, path, found, given)
         resumed = place if is_top else place + 1
         slots = names.slots(self.new.program.live_slots(self.new.functions[target], resumed), resumed)
         return [target, resumed, arguments, stack, slots, names.captured()], found[-1].line
+
+    def _given(self, line: int, new_line: int) -> dict[str, Packed]:
+        """Return the variables that the migration of the new version gives."""
+        new = self.new.program
+        try:
+            found = migrated(new, variables_of(self.old.program, self._data), self._from_version)
+        except MigrationFailed as problem:
+            raise Immovable(Reason(f"its migration failed: {problem}", line, new_line)) from None
+        packed: dict[str, Packed] = {}
+        for name, value in (found or {}).items():
+            self.state.values.append(Raw(msgspec.json.encode(value)))
+            packed[name] = {TAG: -len(self.state.values)}
+        return packed
 
     def _check_operands(
         self, number: int, at: int, target: int, place: int, line: int, new_line: int
@@ -213,7 +225,7 @@ class _Machine:
                 self.heap[number] = [Entry.LIST, []]
 
     def _function(self, number: int, cells: list[int]) -> list[Packed]:
-        path = self.old.function(number)
+        path = function_path(self.old.root, number)
         before = self.old.functions[number]
         line = self.old.line(number, 0)
         found = None if path is None else self.alignment.counterpart(path)
@@ -288,18 +300,19 @@ class _Variables:
         live: frozenset[Variable],
         old: Path,
         new: Path,
-        at: int,
+        given: dict[str, Packed],
     ) -> None:
         self._mover = mover
         self._code = code
         self._live = live
+        self._given = given
         self._lines = (old[-1].line, new[-1].line)
         number, position, _, _, variables, cells = packed
         self._before = mover.old.functions[number]
         slots = mover.old.program.live_slots(self._before, position)
         self._values = dict(zip(slots, variables, strict=True))
         self._cells = dict(zip(self._before.capture_names, cells, strict=True))
-        ours, theirs = mover.old.function(number), mover.new.function(function_of(new))
+        ours, theirs = function_path(mover.old.root, number), function_path(mover.new.root, function_of(new))
         self._is_same = ours is not None and theirs is not None and ours[-1].detail == theirs[-1].detail
         self._named: set[int] = set()
 
@@ -328,6 +341,9 @@ class _Variables:
     def _value(self, slot: int, old: int | None) -> Packed:
         value = _UNSET if old is None else self._values[old]
         is_boxed = slot in self._code.boxed
+        name = self._code.name_of(slot) if slot in self._named else ""
+        if name in self._given:
+            return self._migrated(name, value if old in self._before.boxed and is_boxed else None, is_boxed)
         if old is not None and old in self._before.boxed:
             if is_boxed:
                 self._check_set(slot, self._content(value), old)
@@ -335,6 +351,13 @@ class _Variables:
             value = self._content(value)
         self._check_set(slot, value, old)
         return self._cell(value) if is_boxed else value
+
+    def _migrated(self, name: str, cell: Packed, is_boxed: bool) -> Packed:
+        """Return a variable with its value from the migration. A cell that functions share keeps its identity."""
+        if cell is not None:
+            self._mover.heap[cell[TAG]] = [Entry.CELL, self._given[name]]
+            return cell
+        return self._cell(self._given[name]) if is_boxed else self._given[name]
 
     def _check_set(self, slot: int, value: Packed, old: int | None) -> None:
         """Refuse a variable that is read without a value. The state of a ``finally`` block may lack its payload."""
@@ -361,7 +384,11 @@ class _Variables:
     def captured(self) -> list[int]:
         found: list[int] = []
         for at, name in enumerate(self._code.capture_names):
-            if name in self._cells:
+            if name in self._given:
+                found.append(
+                    self._migrated(name, {TAG: self._cells[name]} if name in self._cells else None, True)[TAG]
+                )
+            elif name in self._cells:
                 found.append(self._cells[name])
             elif ("captured", at) in self._live:
                 raise Immovable(self._missing(name))

@@ -298,6 +298,8 @@ def _is_plain(target: Any) -> bool:
 
 
 MAIN = "main"
+MIGRATE = "migrate"
+"""The function that nothing calls: it is the migration of machines that come from an earlier version."""
 EMPTY = "the program is empty: write at least one statement"
 
 

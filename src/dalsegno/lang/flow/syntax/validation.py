@@ -30,7 +30,7 @@ from dalsegno.lang.expressions.syntax.tree import (
 from dalsegno.lang.flow.syntax.error_recovery import Recovered, recover
 from dalsegno.lang.flow.syntax.library_use import BUILTIN_NAMES, KNOWN_NAMES, LibraryUse, is_builtin
 from dalsegno.lang.flow.syntax.outline import callee
-from dalsegno.lang.flow.syntax.parser import MAIN, Parsed, parse_program
+from dalsegno.lang.flow.syntax.parser import MAIN, MIGRATE, Parsed, parse_program
 from dalsegno.lang.flow.syntax.scopes import ScopeWalk
 from dalsegno.lang.flow.syntax.syntax_errors import Finding, Report
 from dalsegno.lang.flow.syntax.tree import parts_of, walk
@@ -270,7 +270,7 @@ def _check_unused(scopes: ScopeWalk, report: Report, hidden: Collection[str], ma
     for variable in scopes.variables:
         if variable.read or variable.name.startswith("_") or variable.kind in ("parameter", "caught"):
             continue
-        if variable.name in hidden:
+        if variable.name in hidden or (variable.name == MIGRATE and variable.kind == "function"):
             continue
         if variable.offset == main:
             report.note("uncalled-main", _UNCALLED_MAIN, main)

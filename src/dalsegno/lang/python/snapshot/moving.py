@@ -7,9 +7,9 @@ of both versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import CodeType
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -18,7 +18,7 @@ from dalsegno.lang.python.code import FunctionCode, Op
 from dalsegno.lang.python.compile.expressions import SEPARATOR
 from dalsegno.lang.python.compile.operand_stack import WHERE, Held, OperandStack
 from dalsegno.lang.python.compile.outline import NotAligned, outline
-from dalsegno.lang.python.errors import UnsupportedPython
+from dalsegno.lang.python.errors import NotStorable, UnsupportedPython
 from dalsegno.lang.python.program import PythonProgram
 from dalsegno.lang.python.runtime.machine import PythonMachine
 from dalsegno.lang.python.snapshot.format import (
@@ -33,7 +33,7 @@ from dalsegno.lang.python.snapshot.format import (
 )
 from dalsegno.lang.python.snapshot.read import NO_BLOBS, decode, with_blobs
 from dalsegno.lang.python.snapshot.write import dotted_path
-from dalsegno.lang.runtime.alignment import FUNCTION, Alignment, Doubt, Path, Site, paths
+from dalsegno.lang.runtime.alignment import Alignment, Doubt, Path, Site, function_of, function_path, paths
 from dalsegno.lang.runtime.movement import (
     ADVICE_MIGRATION,
     FrameMove,
@@ -43,6 +43,9 @@ from dalsegno.lang.runtime.movement import (
     check_blocks,
     doubtful,
 )
+
+Migration: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""From the variables of the function that waits, by name, to those that shall have other values."""
 
 _RAISES = -1
 """Where a ``finally`` block continues that an exception has entered."""
@@ -62,12 +65,6 @@ class WorkflowVersion:
             raise SnapshotError(message) from problem
         self.stacks = [OperandStack(code) for code in program.functions]
 
-    def function(self, number: int) -> Path | None:
-        return next(
-            (path for path in paths(self.root) if path[-1].kind == FUNCTION and path[-1].number == number),
-            None,
-        )
-
     def site(self, number: int, position: int) -> Path | None:
         """Return the place at which a function waits."""
         kind = _WAITING.get(Op(self.functions[number].instructions[position][0]))
@@ -75,11 +72,6 @@ class WorkflowVersion:
             if path[-1].kind == kind and path[-1].place == position and function_of(path) == number:
                 return path
         return None
-
-
-def function_of(path: Path) -> int:
-    """Return the number of the innermost function around a site."""
-    return next(site.number for site in reversed(path) if site.kind == FUNCTION)
 
 
 class WorkflowMover:
@@ -90,8 +82,10 @@ class WorkflowMover:
         self.new = new
         self.alignment = Alignment(old.root, new.root)
 
-    def move(self, data: bytes, blobs: Mapping[str, bytes] = NO_BLOBS) -> Movement:
-        """Move the snapshot of a suspended workflow; nothing is stored by this."""
+    def move(
+        self, data: bytes, blobs: Mapping[str, bytes] = NO_BLOBS, migration: Migration | None = None
+    ) -> Movement:
+        """Move the snapshot of a suspended workflow; nothing is stored by this. The migration is user code."""
         stored = decode(data)
         old = self.old.program
         if stored.program != old.hash:
@@ -99,14 +93,19 @@ class WorkflowMover:
         if stored.status != "suspended":
             message = f"only a workflow that waits can be moved; this one is {stored.status}"
             return Movement(reasons=(Reason(message, stored.line),))
-        return _Machine(stored, with_blobs(stored.rows, blobs), self).movement()
+        return _Machine(stored, with_blobs(stored.rows, blobs), self, migration).movement()
 
 
 class _Machine:
     """The machine being moved."""
 
-    def __init__(self, stored: StoredMachine, rows: list[Row], mover: WorkflowMover) -> None:
+    def __init__(
+        self, stored: StoredMachine, rows: list[Row], mover: WorkflowMover, migration: Migration | None
+    ) -> None:
         self.stored = stored
+        self._migration = migration
+        self._lacking: dict[str, Reason] = {}
+        """Variables that the function that waits lacks: the migration must give them."""
         self.rows: list[Row] = [list(row) for row in rows]
         self.old = mover.old
         self.new = mover.new
@@ -130,9 +129,44 @@ class _Machine:
         )
         try:
             machine = PythonMachine.loads(self.new.program, sealed(msgspec.json.encode(moved)))
+            self._migrate(machine)
             return Movement(tuple(self.moves), (), machine.dumps())
-        except SnapshotError as problem:
+        except Immovable as problem:
+            return Movement(tuple(self.moves), (problem.reason,))
+        except (SnapshotError, NotStorable) as problem:
             return Movement(tuple(self.moves), (Reason(str(problem), self.moves[-1].old_line, line),))
+
+    def _migrate(self, machine: PythonMachine) -> None:
+        """Let the migration give variables to the function that waits; the old ones are below its operands."""
+        if self._migration is None:
+            return
+        frame, move = machine.frames[-1], self.moves[-1]
+        try:
+            found = dict(self._migration(frame.stack.pop(0)))
+        except Exception as error:
+            message = f"its migration failed: {type(error).__name__}: {error}"
+            raise Immovable(Reason(message, move.old_line, move.new_line)) from error
+        names = frame.code.variables[: frame.code.own + len(frame.code.captured)]
+        for name, value in found.items():
+            if name not in names:
+                message = f"its migration gives the variable '{name}', which the new version does not have"
+                raise Immovable(Reason(message, move.old_line, move.new_line))
+            frame.cells[names.index(name)].cell_contents = value
+        for name, reason in self._lacking.items():
+            if name not in found:
+                raise Immovable(reason)
+
+    def _old_variables(self, frame: StoredFrame) -> Written:
+        """Return a dict of the variables of a function, by name."""
+        row: Row = [Tag.DICT]
+        for name, written in zip(self.old.functions[frame.number].variables, frame.variables, strict=False):
+            if written == DEAD or SEPARATOR in name:
+                continue
+            cell = written if written[0] == CONTENT else self.rows[written[0]]
+            if len(cell) > 1 and cell[0] in (CONTENT, Tag.CELL):
+                row.extend((name, cell[1]))
+        self.rows.append(row)
+        return [len(self.rows) - 1]
 
     # -- frames -----------------------------------------------------------------------------------------------
 
@@ -160,7 +194,13 @@ class _Machine:
         check_blocks(path, found)
         place, target = found[-1].place, function_of(found)
         stack = self._stack(frame, at, target, place, (line, found[-1].line))
-        variables = _Variables(self, frame, at, target, (line, found[-1].line)).moved(place)
+        values = _Variables(self, frame, at, target, (line, found[-1].line))
+        variables = values.moved(place)
+        if is_top and self._migration is not None:
+            self._lacking = values.lacking
+            stack.insert(0, self._old_variables(frame))
+        elif values.lacking:
+            raise Immovable(next(iter(values.lacking.values())))
         position = place if is_top else place + 1
         return StoredFrame(target, position, stack, variables, frame.handled), found[-1].line
 
@@ -231,7 +271,7 @@ class _Machine:
         return found
 
     def _function_path(self, number: int) -> tuple[Path, Path]:
-        path = self.old.function(number)
+        path = function_path(self.old.root, number)
         found = None if path is None else self.alignment.counterpart(path)
         code = self.old.functions[number]
         if path is None or not isinstance(found, tuple):
@@ -338,6 +378,8 @@ class _Variables:
         self._before = mover.old.functions[frame.number]
         self._code = mover.new.functions[target]
         self._lines = lines
+        self.lacking: dict[str, Reason] = {}
+        """The variables that the new version reads and that have no value."""
         self._stacks = mover.old.stacks[frame.number], mover.new.stacks[target]
         self._at = at
         self._alive_before = mover.old.program.masks[frame.number][0][at]
@@ -345,7 +387,7 @@ class _Variables:
         count = self._before.own + len(self._before.captured)
         values = [*frame.variables, *[DEAD] * (count - len(frame.variables))]
         self._values = dict(zip(self._before.variables[:count], values, strict=True))
-        ours, theirs = mover.old.function(frame.number), mover.new.function(target)
+        ours, theirs = function_path(mover.old.root, frame.number), function_path(mover.new.root, target)
         self._is_same = ours is not None and theirs is not None and ours[-1].detail == theirs[-1].detail
 
     def moved(self, place: int) -> list[Written]:
@@ -364,7 +406,7 @@ class _Variables:
         source = self._source(name, names)
         value = self._values.get(source, DEAD)
         if value == DEAD and place is not None and not self._is_unbound(source, name, place):
-            raise Immovable(Reason(self._complaint(name), *self._lines, ADVICE_MIGRATION))
+            self.lacking[name] = Reason(self._complaint(name), *self._lines, ADVICE_MIGRATION)
         return value
 
     def _is_unbound(self, source: str, name: str, place: int) -> bool:
