@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from dalsegno.core.values import encode_parsed
+from dalsegno.core.values import encode_parsed, storable_details
 from dalsegno.errors import NotJson
 from dalsegno.model.failure import Failure
 
@@ -180,7 +180,7 @@ _written = msgspec.json.Decoder(_Written).decode
 LONGEST_MESSAGE = 100_000
 LARGEST_RESULT = 10 * 1024 * 1024
 LARGEST_ERROR = 1024 * 1024
-"""Bytes of the error in a large result. The event loop decodes them."""
+"""Bytes of the error in a large result, nearly all of them in texts: the event loop decodes them."""
 
 
 def read_result(body: bytes | Raw) -> Result:
@@ -213,7 +213,10 @@ def packed_result(body: bytes) -> dict[str, Any]:
         return {"bad": str(error)}
     except NotJson as error:
         return {"bad": f"the result cannot be stored: {error}"}
-    failure = msgspec.json.encode(found.failure)
+    failed = found.failure
+    if failed is not None:
+        failed = msgspec.structs.replace(failed, details=storable_details(failed.details))
+    failure = msgspec.json.encode(failed)
     if len(failure) > LARGEST_ERROR:
         return {"bad": f"the error of the result takes more than {LARGEST_ERROR:,} bytes"}
     return {

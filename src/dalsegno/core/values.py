@@ -24,6 +24,8 @@ RAW_LOOKED_THROUGH = 64 * 1024
 """
 PARTS_PER_SLICE = 512
 """Lists and objects measured before other work gets a turn."""
+DETAILS_BYTES, DETAILS_PARTS = 256 * 1024, 4 * 1024
+"""Most bytes of JSON, and about the most lists and objects, in the details of a failure: event loops decode them."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -59,6 +61,19 @@ def encode_value(
     return encode_surveyed(value, what, survey)
 
 
+def storable_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the details of a failure as they are stored: the reason instead, if they are too large or not JSON."""
+    try:
+        if len(encode_value(details, "the error's details", DETAILS_BYTES, DETAILS_PARTS)) <= DETAILS_BYTES:
+            return details
+    except NotJson as problem:
+        return {"not_json": str(problem)}
+    except LimitExceeded:
+        pass
+    most = f"{DETAILS_BYTES:,} bytes of JSON, or {DETAILS_PARTS:,} lists and objects"
+    return {"too_large": f"the error's details have more than {most}"}
+
+
 def encode_small(value: Any, what: str) -> bytes | None:
     """Encode a value that needs no measuring; None for any other."""
     kind = type(value)
@@ -67,7 +82,7 @@ def encode_small(value: Any, what: str) -> bytes | None:
             return b"null"
         if kind is Raw:
             return bytes(value)
-        if not is_small(value):
+        if kind not in _SCALARS and not is_small(value):
             return None
     try:
         raw = _encode(value)

@@ -16,7 +16,7 @@ import base64
 import html
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -24,7 +24,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 import re2
 
-from dalsegno.core.values import decode_value, encode_value
+from dalsegno.core.values import decode_value, encode_value, storable_details
 from dalsegno.engine.secrets.credentials import SHORTEST
 from dalsegno.errors import NotJson
 from dalsegno.lang.runtime.effects import ErrorValue
@@ -252,16 +252,12 @@ class Redactor:
             traceback=None if failure.traceback is None else self.text(failure.traceback),
         )
 
-    def _details(self, details: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Redact details. If they are not JSON they are not stored; the error message about that may contain anything
-        and is redacted too.
-        """
+    def _details(self, details: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Redact details, or the reason for which they are not stored: that may quote anything, too."""
         if details is None:
             return None
-        try:
-            found: dict[str, Any] = self.plain(decode_value(encode_value(details, "the error's details")))
-        except NotJson as error:
-            return {"not_json": self.text(str(error))}
+        kept = storable_details(details)
+        found: dict[str, Any] = self.plain(decode_value(encode_value(kept, "the error's details")))
         return found
 
     def error(self, error: ErrorValue) -> ErrorValue:
