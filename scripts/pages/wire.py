@@ -57,7 +57,8 @@ The message starts the execution that it names, or joins it:
 A message is known by its AMQP `message_id`, else by the SHA-256 of its body: sent again, it changes nothing, until 48
 hours after the execution has ended. `DALSEGNO_ADOPT` says which definitions are taken in: `any`, `known` (deployed
 ones only) or `off`. A definition that a message carries is kept apart: it never becomes a version of a deployed
-workflow. It may use only credentials that are marked `adoptable`.
+workflow. It may use only credentials that are marked `adoptable`. A store takes 10,000 of them
+(`EngineLimits(adopted_definitions=…)`); a message with a further one is a dead letter.
 
 ### Follow it
 

@@ -13,7 +13,7 @@ from dalsegno.app import App
 from dalsegno.core.wire.execution_message import MAX_BYTES
 from dalsegno.engine.secrets.credentials import NewCredential
 from dalsegno.engine.secrets.keys import new_key
-from dalsegno.engine.settings import EngineSettings
+from dalsegno.engine.settings import EngineLimits, EngineSettings
 from dalsegno.errors import BadConfiguration, CredentialRefused
 from dalsegno.ports.archive import ExecutionFilter
 from tests.wire.documents import LINEAR, MERGE, SPLIT, edit, graph
@@ -174,6 +174,19 @@ async def test_known_takes_only_deployed_definitions() -> None:
     assert (await master.send(message("e2", "start", {"name": "checkout"}))).outcome == "applied"
     refused = await master.send(message("e3", "a", LINEAR | {"name": "other"}))
     assert (refused.outcome, refused.code) == ("refused", "NOT_DEPLOYED")
+    await master.close()
+
+
+async def test_a_store_takes_only_so_many_definitions_of_messages() -> None:
+    settings = EngineSettings(limits=EngineLimits(adopted_definitions=2), heavy_processes=0)
+    master = await Master.open(settings=settings)
+    for name in ("e1", "e2", "e3"):
+        taken = await master.send(message(name, "a", LINEAR | {"name": name}))
+    assert (taken.outcome, taken.code) == ("refused", "TOO_MANY_DEFINITIONS")
+    assert "adopted_definitions" in taken.reason
+    await master.engine.client.deploy(LINEAR | {"name": "e3"})
+    for known in (LINEAR | {"name": "e1"}, {"name": "e3"}):
+        assert (await master.send(message(f"again-{known['name']}", "start", known))).outcome == "applied"
     await master.close()
 
 

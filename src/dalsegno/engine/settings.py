@@ -60,6 +60,10 @@ class EngineLimits:
     """Bytes of one execution: its blobs, values over 1 KiB in its rows, and payloads of signals over 1 KiB."""
     waiting_signals: int = 10_000
     """Signals of one execution that were received and not yet consumed."""
+    adopted_definitions: int = 10_000
+    """Definitions in the store that messages of other programs carried, and the scripts inside them. A message with a
+    further one is a dead letter.
+    """
 
 
 DEFAULT_LIMITS = EngineLimits()

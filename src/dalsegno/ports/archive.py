@@ -88,6 +88,9 @@ class Archive(Protocol):
         No source is read.
         """
 
+    async def count_adopted(self, most: int) -> int:
+        """Return how many definitions are stored that messages of other programs carried, counted up to ``most``."""
+
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         """Point an alias to this version; it replaces an earlier target.
 

@@ -84,6 +84,9 @@ class MemoryArchive:
         found = self.store.definitions.items()
         return next((number for (owner, number), each in found if (owner, each.hash) == (name, hash)), None)
 
+    async def count_adopted(self, most: int) -> int:
+        return min(sum(is_adopted_name(name) for name, _ in self.store.definitions), most)
+
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
         if (name, version) not in self.store.definitions:

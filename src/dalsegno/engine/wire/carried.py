@@ -145,12 +145,21 @@ class CarriedDefinitions:
         except UsageError as error:
             raise InvalidMessage.at("/workflow_definition", "INVALID_DEFINITION", str(error)) from None
 
-
-async def store_carried(archive: Archive, carried: Carried) -> None:
-    """Store a definition after the scripts inside it, so that no stored graph lacks one."""
-    for name, content, program in carried.parts:
-        await archive.put_definition(name, content, PART_KIND, program)
-    await archive.put_definition(carried.name, carried.hash, "graph", carried.source)
+    async def store(self, archive: Archive, carried: Carried) -> None:
+        """Store a definition after the scripts inside it, so that no stored graph lacks one; raise InvalidMessage if
+        it is new and the store has as many as it may.
+        """
+        most = self.limits.adopted_definitions
+        is_new = await archive.version_of(carried.name, carried.hash) is None
+        if is_new and await archive.count_adopted(most) >= most:
+            what = (
+                f"the store has {most:,} definitions of messages, which is the limit adopted_definitions: remove some "
+                "(DELETE /v1/definitions/NAME), deploy this one and name it in the message, or raise the limit"
+            )
+            raise InvalidMessage.at("/workflow_definition", "TOO_MANY_DEFINITIONS", what)
+        for name, content, program in carried.parts:
+            await archive.put_definition(name, content, PART_KIND, program)
+        await archive.put_definition(carried.name, carried.hash, "graph", carried.source)
 
 
 def below(pointer: str, found: Finding) -> Finding:

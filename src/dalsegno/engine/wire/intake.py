@@ -47,7 +47,7 @@ from dalsegno.engine.starting.start import Launcher, check_input, workflow_limit
 from dalsegno.engine.subprocesses.examination import value_of
 from dalsegno.engine.subprocesses.job_pool import Offload, OffloadLimits, Requester, requester
 from dalsegno.engine.tracing import TRACEPARENT, read_traceparent
-from dalsegno.engine.wire.carried import CarriedDefinitions, below, store_carried
+from dalsegno.engine.wire.carried import CarriedDefinitions, below
 from dalsegno.errors import (
     InternalError,
     InvalidDefinition,
@@ -324,7 +324,7 @@ class WireIntake:
                 raise _not_deployed()
             kept = found.hash
         else:
-            await store_carried(archive, compiled)
+            await self.carried.store(archive, compiled)
             kept = compiled.hash
         self._hashes.put(key, kept)
         return await definitions.by_hash(kept)

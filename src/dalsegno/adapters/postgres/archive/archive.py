@@ -114,6 +114,10 @@ class PostgresArchive:
             rows = await self.store.fetch("definition.version_of", name, hash)
         return rows[0][0] if rows else None
 
+    async def count_adopted(self, most: int) -> int:
+        rows = await self.store.fetch("definition.adopted_up_to", most)
+        return int(rows[0][0])
+
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
         async with self.store.transaction() as rows:

@@ -62,6 +62,11 @@ WHERE definition_name.name > $1 AND (definition_name.name < '@' OR definition_na
 ORDER BY definition_name.name
 LIMIT $2;
 
+-- :name adopted_up_to
+-- How many versions have names that begin with @.
+SELECT count(*)
+FROM (SELECT 1 FROM definition WHERE name >= '@' AND name < 'A' LIMIT $1) AS adopted;
+
 -- :name versions
 -- The next versions of a name, newest first; sources are not read.
 SELECT name, version, hash, kind, ''::bytea, created_at

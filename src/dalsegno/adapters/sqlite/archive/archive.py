@@ -129,6 +129,12 @@ class SqliteArchive:
         )
         return row[0] if row is not None else None
 
+    async def count_adopted(self, most: int) -> int:
+        row = await self.store.read(
+            lambda connection: connection.execute(SQL["definition.adopted_up_to"], (most,)).fetchone()
+        )
+        return int(row[0])
+
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
         number = min(version, BEYOND_VERSIONS)

@@ -46,6 +46,11 @@ WHERE definition_current.name > ? AND (definition_current.name < '@' OR definiti
 ORDER BY definition_current.name
 LIMIT ?;
 
+-- :name adopted_up_to
+-- How many versions have names that begin with @.
+SELECT count(*)
+FROM (SELECT 1 FROM definition WHERE name >= '@' AND name < 'A' LIMIT ?) AS adopted;
+
 -- :name versions
 -- The next versions of a name, newest first; sources are not read.
 SELECT name, version, hash, kind, x'', created_at

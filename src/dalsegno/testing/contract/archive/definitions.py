@@ -85,6 +85,15 @@ class ArchiveDefinitions(Topic):
         assert [found.name for found in await stack.archive.definitions("bb", 1)] == ["c"]
         assert await stack.archive.definitions("e", 2) == []
 
+    async def test_a1_immutable_those_of_messages_are_counted(self, stack: ContractStack) -> None:
+        for name in ("orders", "@orders", "@orders/script", "@", "A"):
+            for content in ("h1", "h2"):
+                await stack.archive.put_definition(name, content, "graph", b"{}")
+
+        assert [await stack.archive.count_adopted(most) for most in (1, 6, 10)] == [1, 6, 6]
+        await stack.archive.remove_definition("@orders", 1)
+        assert await stack.archive.count_adopted(10) == 5
+
     async def test_a1_immutable_same_content_under_two_names(self, stack: ContractStack) -> None:
         first = await stack.archive.put_definition("a", "same", "graph", b"{}")
         second = await stack.archive.put_definition("b", "same", "graph", b"{}")
