@@ -29,7 +29,6 @@ from dalsegno.engine.steps.run_node import OnlyRendered, PassesThrough, Runner
 from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.examination import TypeSpec, node_spec, value_of
 from dalsegno.engine.subprocesses.heavy_steps import (
-    PATIENCE,
     Ask,
     Broken,
     Computed,
@@ -255,8 +254,8 @@ def _elsewhere(_raw: Mapping[str, Any], _payload: Any) -> Any:
 
 
 def main(memory: int, seconds: int) -> None:
-    """Run the process. ``seconds``: time limit of one step; it applies if the parent, which has a limit of its own,
-    has died.
+    """Run the process. ``seconds``: limit of the CPU time of one step; it applies if the parent, which has a limit of
+    its own, has died.
     """
     source, sink = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # keep printed text out of the protocol
@@ -270,11 +269,11 @@ def main(memory: int, seconds: int) -> None:
     computer = Computer(parent, msgspec.msgpack.decode(first, type=Setting))
     requests = msgspec.msgpack.Decoder(Request)
     while (body := parent.read()) is not None:
-        if hasattr(signal, "alarm"):
-            signal.alarm(PATIENCE * seconds)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, seconds)
         parent.write(computer.answer(requests.decode(body)))
-        if hasattr(signal, "alarm"):
-            signal.alarm(0)
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ SHORTEST_DELAY, LONGEST_DELAY = 0.1, 5.0
 steps.
 """
 PATIENCE = 10
-"""Wall-clock time of a step, as a multiple of its limit of CPU time."""
+"""Time of a step by the clock, without waits for a processor, as a multiple of its limit of CPU time."""
 SHORTEST_LOOK = 0.05
 RECENT = 0.1
 """Weight of the latest step in the moving average of the time per step."""
@@ -337,17 +337,17 @@ class HeavySteps:
 
     async def _in_time(self, process: ChildProcess, lease: Lease) -> Message:
         """Compute a step within its CPU time, which does not depend on a loaded machine or a slow store. Raises
-        TimeoutError.
+        TimeoutError. The time for which it waits for a processor does not count at all: it goes last.
         """
         seconds, until = self._limits.seconds, monotonic() + PATIENCE * self._limits.seconds
-        before = process.processor_seconds()
+        before, waited = process.processor_seconds(), process.waiting_seconds()
         conversation = asyncio.ensure_future(self._converse(process, lease))
         left = seconds
         try:
             while not (await asyncio.wait({conversation}, timeout=left))[0]:
                 now = process.processor_seconds()
                 left = seconds - (now - before) if now is not None and before is not None else 0.0
-                if left <= 0 or monotonic() >= until:
+                if left <= 0 or monotonic() - (process.waiting_seconds() - waited) >= until:
                     raise TimeoutError
                 left = max(left, SHORTEST_LOOK)
             return await conversation

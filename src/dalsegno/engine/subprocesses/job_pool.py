@@ -260,6 +260,15 @@ class ChildProcess:
             return None
         return (int(fields[USER_TIME]) + int(fields[SYSTEM_TIME])) / os.sysconf("SC_CLK_TCK")
 
+    def waiting_seconds(self) -> float:
+        """Return the seconds for which it could have run and had to wait for a processor; 0 if the system does not
+        report them.
+        """
+        try:
+            return int(Path(f"/proc/{self._child.pid}/schedstat").read_text().split()[1]) / 1e9
+        except OSError:
+            return 0.0
+
     @property
     def is_alive(self) -> bool:
         return self._child.returncode is None
