@@ -51,8 +51,12 @@ def never(*_: object) -> bool:
     return False
 
 
-def a_late_commit_passes(transition: Any, token: Any) -> bool:
-    return token.state == "leased" or token.fence == transition.fence
+refusal = settle._refusal
+
+
+def a_late_commit_passes(transition: Any, execution: Any, token: Any, *more: Any) -> Any:
+    is_late = token.state == "leased" and token.fence != transition.fence
+    return None if is_late else refusal(transition, execution, token, *more)
 
 
 def a_merge_opens_one_early(work: Any, row: Any, spec: Any) -> bool:
@@ -63,7 +67,7 @@ def a_merge_opens_one_early(work: Any, row: Any, spec: Any) -> bool:
 
 
 BUGS: dict[str, tuple[KindName, Callable[..., Any], Callable[..., Any]]] = {
-    "a late commit passes": ("graphs", settle._may_settle, a_late_commit_passes),
+    "a late commit passes": ("graphs", settle._refusal, a_late_commit_passes),
     "a merge opens one early": ("graphs", barriers._judge, a_merge_opens_one_early),
     "a split opens no further items": ("graphs", barriers._reach_milestone, nothing),
     "a gate never closes its edges": ("graphs", settle._close_gate, nothing),

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, takewhile, zip_longest
+from operator import attrgetter
 from typing import Any
 
 from dalsegno.model.effect import (
@@ -47,49 +48,52 @@ that is read by position.
 """
 
 
-def weight_of(transition: Transition) -> int:
-    """Return the weight of a transition: one, and more for many effects and for many bytes."""
+def weight_of(transition: Transition, size: int | None = None) -> int:
+    """Return the weight of a transition: one, and more for many effects and for many bytes. ``size``: the bytes of
+    its effects, if they are known.
+    """
     effects = transition.effects
-    if len(effects) == 1 and type(effects[0]) is SpawnToken:  # nearly every step
-        return 1 + (len(effects[0].token.data) >> BYTES_PER_WEIGHT)
-    size = 0
-    for effect in effects:
-        if type(effect) is SpawnToken:
-            size += len(effect.token.data)
-        elif (bytes_of := _BYTES.get(type(effect))) is not None:
-            size += bytes_of(effect)
+    if size is None:
+        size = bytes_of(effects)
     return 1 + (len(effects) >> EFFECTS_PER_WEIGHT) + (size >> BYTES_PER_WEIGHT)
 
 
-def _length(*values: bytes | None) -> int:
-    return sum([len(value) for value in values if value is not None])
+def bytes_of(effects: Sequence[Effect]) -> int:
+    """Return the bytes that effects bring to the store."""
+    size = 0
+    for effect in effects:
+        if type(effect) is SpawnToken:  # nearly every effect of nearly every step
+            size += len(effect.token.data)
+        elif (data_of := _DATA.get(type(effect))) is not None:
+            size += len(data_of(effect) or b"")
+        elif (several_of := _SEVERAL.get(type(effect))) is not None:
+            size += sum(map(len, filter(None, several_of(effect))))
+            if type(effect) is EndIfLast and effect.finish is not None:
+                size += sum(map(len, filter(None, _ENDING(effect.finish))))
+    return size
 
 
-def _of_ending(effect: FinishExecution) -> int:
-    return _length(effect.output, effect.context, effect.error)
-
-
-def _of_last(effect: EndIfLast) -> int:
-    own = _length(effect.left, effect.slot_data, effect.finisher.data)
-    return own if effect.finish is None else own + _of_ending(effect.finish)
-
-
-_BYTES: dict[type[Effect], Callable[[Any], int]] = {
-    BeginExecution: lambda effect: _length(effect.input),
-    CreateExecution: lambda effect: _length(effect.execution.input),
-    DeliverToToken: lambda effect: len(effect.data),
-    EndIfLast: _of_last,
-    EndScope: lambda effect: len(effect.data),
-    FinishExecution: _of_ending,
-    LeaveContext: lambda effect: len(effect.data),
-    PostSignal: lambda effect: len(effect.data),
-    ResolveSlot: lambda effect: _length(effect.data),
-    SaveMachine: lambda effect: len(effect.snapshot),
-    SettlePromise: lambda effect: _length(effect.completion.data),
-    StoreOutput: lambda effect: len(effect.data),
-    WriteOutbox: lambda effect: len(effect.data),
+_DATA: dict[type[Effect], Callable[[Any], bytes | None]] = {
+    BeginExecution: attrgetter("input"),
+    CreateExecution: attrgetter("execution.input"),
+    DeliverToToken: attrgetter("data"),
+    EndScope: attrgetter("data"),
+    LeaveContext: attrgetter("data"),
+    PostSignal: attrgetter("data"),
+    ResolveSlot: attrgetter("data"),
+    SaveMachine: attrgetter("snapshot"),
+    SettlePromise: attrgetter("completion.data"),
+    StoreOutput: attrgetter("data"),
+    WriteOutbox: attrgetter("data"),
 }
-"""The bytes that effects bring to the store."""
+"""The data of effects with one value."""
+
+_ENDING: Callable[[Any], tuple[bytes | None, ...]] = attrgetter("output", "context", "error")
+_SEVERAL: dict[type[Effect], Callable[[Any], tuple[bytes | None, ...]]] = {
+    EndIfLast: attrgetter("left", "slot_data", "finisher.data"),
+    FinishExecution: _ENDING,
+}
+"""The data of effects with several values."""
 
 
 class Batch(list[Entry]):
@@ -139,17 +143,14 @@ class Gathering:
     def add(self, entry: Entry) -> bool:
         """Add an entry. Return True if it may be sent now; otherwise a sender takes it with its next batch."""
         self._waiting.append(entry)
-        weight = entry[5]
+        _, _, _, _, workflow, weight = entry
         self._weight += weight
         if weight >= SMALL_BATCH:
             self._large += 1
-        workflow = entry[4]
         if workflow != self._workflow and workflow:
             self.is_mixed = self.is_mixed or bool(self._workflow)
             self._workflow = workflow
-        if not self.sent:
-            return True
-        return self._weight >= SMALL_BATCH and entry[0].execution not in self._touched
+        return not self.sent or (self._weight >= SMALL_BATCH and entry[0].execution not in self._touched)
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """Put entries back at the front: they go with the next batch."""

@@ -190,8 +190,9 @@ class Committer:
         wait_for_store: bool = True,
         then: Then | None = None,
         workflow: str = "",
+        size: int | None = None,
     ) -> asyncio.Future[Outcome]:
-        """Submit a transition and return the future of its outcome.
+        """Submit a transition and return the future of its outcome. ``size``: the bytes of its effects, if known.
 
         - During an outage a commit is retried until the store answers, or raises if ``wait_for_store`` is False. If
           the store is lost, every commit raises.
@@ -201,10 +202,9 @@ class Committer:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        weight = weight_of(transition)
+        weight = weight_of(transition, size)
         may_go = self._gathering.add((transition, future, wait_for_store, then, workflow, weight))
-        senders = len(self._senders)
-        if may_go and senders < self._at_once and senders < self._most_senders():
+        if may_go and len(self._senders) < min(self._at_once, self._most_senders()):
             self._senders.add(loop.create_task(self._send_batches()))
         elif self._at_once > 1:
             if self._gathering.may_overtake(workflow):

@@ -66,11 +66,13 @@ class Run(Struct, frozen=True):
     """Further context entries this run leaves (an aggregator's ``$<split>``)."""
 
 
-class Step(Struct, frozen=True, gc=False):
+class Step(Struct, gc=False):
     """A transition and the bodies of the tokens it spawns, for a worker that continues with them itself."""
 
     transition: Transition
     bodies: dict[str, Body]
+    size: int | None = None
+    """Bytes of the transition's effects, once they are measured."""
 
 
 def ends_alone(step_input: StepInput, taken: Sequence[Edge]) -> bool:
@@ -88,7 +90,7 @@ def complete(step_input: StepInput, run: Run) -> Step:
     payload = body.payload if node.control in PASSING or node.type == "log" else own_output(node.id)
     closing, events = close_unit(step_input, node, run.taken)
     effects += closing
-    events.insert(0, _event(step_input, run, entry, working))
+    events = [_event(step_input, run, entry, working), *events]
     bodies: dict[str, Body] = {}
     effects += _follow(step_input, run, Body(context, payload, body.path, body.loops), bodies)
     return Step(transition_of(step_input, effects, events), bodies)

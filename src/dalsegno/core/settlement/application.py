@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dalsegno.core.settlement.claims import resume_execution
@@ -15,43 +16,42 @@ from dalsegno.model.token import NewToken, TokenState
 from dalsegno.model.transition import ReadyToken, Transition
 
 
-class Application:
+class Application(Struct, eq=False):
     """One transition being applied: counters are summed here and written once at the end."""
 
-    # Every commit makes one: what most of them leave as it is, is set once, here.
+    transition: Transition
+    execution: ExecutionRow
+    rows: Workspace
+    now: float
+    earliest: float = 0.0
+    latest: float = 0.0
+    """Events are dated between the previous commit and this one, regardless of the clocks of processes."""
+    counts: dict[str, int] = {}
+    gates: dict[str, GateSpec] = {}
+    endings: list[EndIfLast] = []
+    events: list[Numbered] = []
+    kept: list[str] = []
+    ready: list[ReadyToken] = []
     next_due: float | None = None
     machine: MachineRow | None = None
     """The script's machine, once an effect concerns it."""
     resumed: str | None = None
     """The resume token that this transition consumes."""
     spawned_resume: str | None = None
-    owes = False
-    wake = False
+    owes: bool = False
+    wake: bool = False
     """The machine is to be resumed, regardless of its wake condition."""
 
-    def __init__(self, transition: Transition, execution: ExecutionRow, rows: Workspace, now: float) -> None:
-        self.transition = transition
-        self.execution = execution
-        self.rows = rows
-        self.now = now
-        self.earliest = earliest = execution.touched_at if execution.seq else 0.0
-        self.latest = max(earliest, now)
-        """Events are dated between the previous commit and this one, regardless of the clocks of processes."""
-        self.counts: dict[str, int] = {}
-        self.gates: dict[str, GateSpec] = {}
-        self.endings: list[EndIfLast] = []
-        self.events: list[Numbered] = []
-        self.kept: list[str] = []
-        self.ready: list[ReadyToken] = []
+    def __post_init__(self) -> None:
+        before = self.execution.touched_at if self.execution.seq else 0.0
+        self.earliest, self.latest = before, max(before, self.now)
 
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
         execution.seq = seq = execution.seq + 1
-        at = event.at
-        if not self.earliest <= at <= self.latest:
-            at = max(min(at, self.latest), self.earliest)
-            event = replace(event, at=at)
-        self.earliest = at
+        if not self.earliest <= event.at <= self.latest:
+            event = replace(event, at=max(min(event.at, self.latest), self.earliest))
+        self.earliest = event.at
         self.rows.add_event(execution.id, seq, event, arrived, expected)
         self.events.append((event, seq, arrived, expected))
 
@@ -115,20 +115,17 @@ class Application:
             elif token.due is not None:
                 self.due(token.due)
 
-    def _may_keep(self, new: NewToken) -> bool:
-        """Return False for a token with a limit key: it must queue for its slot."""
-        return new.id in self.transition.keep and new.limit_key is None and self.execution.state == "RUNNING"
-
     def spawn(self, new: NewToken) -> TokenRow:
-        """Add a new token, which counts for its scope from now on."""
-        row = token_row(self.execution.id, new, "ready", self.now)
-        if new.kind in ("task", "timer") and not new.priority:
-            row.priority = self.execution.priority
+        """Add a new token, which counts for its scope from now on. One with a limit key must queue for its slot."""
+        execution = self.execution
+        row = token_row(execution.id, new, "ready", self.now)
+        if not new.priority and new.kind in ("task", "timer"):
+            row.priority = execution.priority
         if new.live:
             self.count(new.scope, 1)
         if new.due is not None:
             self.park(row)
-        elif self._may_keep(new):
+        elif new.id in self.transition.keep and new.limit_key is None and execution.state == "RUNNING":
             row.state, row.owner, row.fence = "leased", self.transition.worker, 1
             self.kept.append(new.id)
         else:

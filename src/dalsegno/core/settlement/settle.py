@@ -107,10 +107,11 @@ def _admit(transition: Transition, rows: Workspace, now: float) -> Outcome | App
         return refusal
     work = Application(transition, execution, rows, now)
     _release_token(transition, token, digest, work)
-    if token.kind == "start" and token.state == "consumed":
-        work.keep_slot(token.limit_key)
-    else:
-        work.give_up_slot(token.limit_key)
+    if token.limit_key is not None:
+        if token.kind == "start" and token.state == "consumed":
+            work.keep_slot(token.limit_key)
+        else:
+            work.give_up_slot(token.limit_key)
     return work
 
 
@@ -122,7 +123,9 @@ def _refusal(
     rows: Workspace,
     now: float,
 ) -> Outcome | None:
-    if not _may_settle(transition, token):
+    hand = transition.hand  # not 0: a person settles the token as it was seen, whoever holds it
+    may_settle = token.state == "leased" if not hand else token.state in UNFINISHED and token.attempt == hand
+    if not may_settle or token.fence != transition.fence:
         if token.digest == digest:
             return AlreadyApplied()
         return Stale("finished" if execution.state in ENDED else "fence")
@@ -138,15 +141,6 @@ def _refusal(
         hold_deadline(token, rows)
         return Stale("paused")
     return None
-
-
-def _may_settle(transition: Transition, token: TokenRow) -> bool:
-    """Return True for the holder of the token, or a person who saw it as it is now."""
-    if token.fence != transition.fence:
-        return False
-    if not transition.hand:
-        return token.state == "leased"
-    return token.state in UNFINISHED and token.attempt == transition.hand
 
 
 def _release_token(transition: Transition, token: TokenRow, digest: bytes, work: Application) -> None:
@@ -333,11 +327,12 @@ def _conclude(work: Application) -> Applied:
 
 
 def _spawn(work: Application, effect: SpawnToken) -> None:
-    if effect.token.kind == "resume":
-        work.spawned_resume = effect.token.id
+    new = effect.token
+    if new.kind == "resume":
+        work.spawned_resume = new.id
         work.machine_row()
-    if work.rows.token(work.execution.id, effect.token.id) is None:
-        work.spawn(effect.token)
+    if work.rows.token(work.execution.id, new.id) is None:
+        work.spawn(new)
 
 
 def _created(work: Application, effect: CreateExecution) -> None:

@@ -47,6 +47,7 @@ from dalsegno.core.scripts.token_bodies import (
 )
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.values import decode_value
+from dalsegno.engine.batches import bytes_of
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedules import schedule_step
 from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
@@ -110,6 +111,8 @@ class ScriptStep(Struct, gc=False):
     """Bytes in rows that the step removes, counting only values that count towards the limit."""
     spent: str | None = None
     """The blob of the task's input, to be removed once the step is applied."""
+    size: int | None = None
+    """Bytes of the transition's effects, once they are measured."""
 
 
 class ScriptSteps:
@@ -154,6 +157,13 @@ class ScriptSteps:
         step = await (self._task(lease, began) if lease.kind == "task" else self._step(lease))
         if lease.execution_kind == "task" and step.transition.park is None:
             await self.inputs.keep(lease.execution, decode_task(lease.data))
+        step.size = bytes_of(step.transition.effects)
+        if step.freed or step.size > SMALL or len(lease.data) > SMALL:
+            return await self._charged(lease, step)
+        return step
+
+    async def _charged(self, lease: Lease, step: ScriptStep) -> ScriptStep:
+        """Count what the step adds to the rows of its execution, and what it removes."""
         size = bytes_in_rows(step.transition) - step.freed
         if lease.kind == "task" and step.transition.park is None and len(lease.data) > SMALL:
             size -= len(lease.data)

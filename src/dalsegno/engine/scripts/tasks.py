@@ -68,10 +68,13 @@ class TaskRunner:
         is_pure = lease.node.startswith(NODE_PREFIX) and self.is_pure(lease.node)
         if is_pure:
             refuse_if_light(input_size(body))
+        payload = None
+        if self.needs_input and self._runs_here(lease.node):
+            payload = await self.inputs.value(lease.execution, body)
         ctx = RunContext.of_task(
             lease,
             body.promise,
-            await self.input_of(lease, body) if self.needs_input and self._runs_here(lease.node) else None,
+            payload,
             options.key,
             self.services,
             self.log,
@@ -84,10 +87,10 @@ class TaskRunner:
         limit: asyncio.Timeout | None = None
         try:
             if options.timeout is None:
-                returned = await self._execute(lease.node, ctx, is_pure)
+                returned = await self._execute(lease.node, payload, ctx, is_pure)
             else:
                 async with asyncio.timeout(options.timeout) as limit:
-                    returned = await self._execute(lease.node, ctx, is_pure)
+                    returned = await self._execute(lease.node, payload, ctx, is_pure)
             if ctx.secrets is None:
                 return returned
             return await ctx.secrets.returned(returned, f"the output of task '{lease.node}'")
@@ -113,14 +116,14 @@ class TaskRunner:
     async def input_of(self, lease: Lease, body: TaskBody) -> Any:
         return await self.inputs.value(lease.execution, body)
 
-    async def _execute(self, name: str, ctx: RunContext, is_pure: bool) -> Any:
+    async def _execute(self, name: str, payload: Any, ctx: RunContext, is_pure: bool) -> Any:
         if is_pure:
             return await run_library_node(self.types, name[len(NODE_PREFIX) :], ctx, self._meters)
         before = is_light.set(False)  # code with effects must run only once
         try:
             if name.startswith(NODE_PREFIX):
                 return await self._execute_node(name[len(NODE_PREFIX) :], ctx)
-            return await self._tasks_for(name).run(name, ctx.payload, ctx)
+            return await self._tasks_for(name).run(name, payload, ctx)
         except NotFound as error:
             if name.startswith(NODE_PREFIX):
                 raise

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NoReturn, overload
+
+from msgspec import Struct
 
 from dalsegno.core.graph.step_input import StepInput
 from dalsegno.engine.definitions import Program
@@ -35,13 +37,13 @@ SERVICE = "secrets"
 LogSink = Callable[[str, str, str, str], None]
 """Arguments: execution, node, level, message."""
 
-NO_OUTPUTS: Mapping[str, Any] = {}
-NO_EXPRESSIONS: Mapping[str, Expression] = {}
+NO_OUTPUTS: Mapping[str, Any] = MappingProxyType({})
+NO_EXPRESSIONS: Mapping[str, Expression] = MappingProxyType({})
 NO_ROOTS: Lookup = dict[str, Any]().get
 """A script passes finished values: a task looks nothing up."""
 
 
-class RunContext:
+class RunContext(Struct, eq=False):
     """The implementation of ``ports.node.NodeContext``: one attempt to run a node of a graph, a
     task of a script, or a library node in a script.
 
@@ -49,55 +51,32 @@ class RunContext:
     thread: synchronous tasks run in threads of their own.
     """
 
-    # Every step makes one: what most runs leave as it is, is set once, here, and what few runs read
-    # is found when they do.
+    lease: Lease
+    lookup: Lookup
+    _payload: Any
+    services: Mapping[str, Any]
+    _log: LogSink
+    _meters: Meters
+    now: float
+    _step: StepInput = None  # type: ignore[assignment]
+    """The step of a node; None for a task of a script, which has no graph either."""
+    _program: Program | None = None
     outputs: Mapping[str, Any] = NO_OUTPUTS
-    beats = 0
-    cancelled = False
+    _is_pure: bool = False
     retry: RetryPolicy | None = None
     """The policy of the registered task, used unless the document or the call has one."""
+    beats: int = 0
+    cancelled: bool = False
     secrets: Redactor | None = None
     """None until the run resolves its first credential."""
-    _program: Program | None = None
-    _step: StepInput
-    _workflow = ""
-    _type_name = ""
+    _workflow: str = ""
+    _type_name: str = ""
     """The library node that this task of a script runs."""
-    _key = ""
+    _key: str = ""
     _promise: int | None = None
     _input: Any = None
-    _library_expressions = NO_EXPRESSIONS
+    _library_expressions: Mapping[str, Expression] = NO_EXPRESSIONS
     _meter: Meter | None = None
-    _is_pure = False
-
-    def __init__(
-        self,
-        lease: Lease,
-        lookup: Lookup,
-        payload: Any,
-        services: Mapping[str, Any],
-        log: LogSink,
-        meters: Meters,
-        now: float,
-        step: StepInput | None = None,
-        program: Program | None = None,
-        outputs: Mapping[str, Any] = NO_OUTPUTS,
-        is_pure: bool = False,
-    ) -> None:
-        """``step`` and ``program``: the step of a node and its graph; None for a task of a script."""
-        self.lease = lease
-        self.lookup = lookup
-        self.services = services
-        self.now = now
-        self._payload = payload
-        self._log = log
-        self._meters = meters
-        if step is not None:
-            self.outputs = outputs
-            self.retry = step.retry
-            self._step = step
-            self._program = program
-            self._is_pure = is_pure
 
     @classmethod
     def of_task(
@@ -115,12 +94,19 @@ class RunContext:
         """Return the context of a task of a script. ``promise`` distinguishes it from others of the
         same name.
         """
-        run = cls(lease, NO_ROOTS, payload, services, log, meters, now)
-        run._workflow = workflow
-        run._input = payload
-        run._key = key or ""
-        run._promise = promise
-        return run
+        return cls(
+            lease,
+            NO_ROOTS,
+            payload,
+            services,
+            log,
+            meters,
+            now,
+            _workflow=workflow,
+            _input=payload,
+            _key=key or "",
+            _promise=promise,
+        )
 
     def enter_node(
         self, type_name: str, working: Any, expressions: Mapping[str, Expression], meter: Meter

@@ -31,6 +31,7 @@ from dalsegno.core.graph.step_input import (
     value,
 )
 from dalsegno.core.values import decode_value
+from dalsegno.engine.batches import bytes_of
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import is_light
@@ -46,6 +47,7 @@ from dalsegno.model.effect import StoreOutput
 from dalsegno.model.failure import Failure
 from dalsegno.model.ids import barrier_id
 from dalsegno.model.token import Lease
+from dalsegno.model.transition import Transition
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import AwaitSignal, FanOut, NodeError, Route, SleepUntil, StartChild, Working
 from dalsegno.ports.stack import ITEMS_PER_COMMIT
@@ -96,11 +98,9 @@ class Steps:
                 return fail.halt(step_input, fail.worker_lost(lease.node, lease.losses))
             else:
                 step = await self._internal_step(program, step_input)
-            size = bytes_in_rows(step.transition)
-            if len(lease.data) > SMALL and step.transition.park is None:
-                size -= len(lease.data)
-            if size:
-                await self.storage.charge(lease.execution, size)
+            step.size = bytes_of(step.transition.effects)
+            if step.size > SMALL or len(lease.data) > SMALL:
+                await self._charge(lease, step.transition)
             return step
         except LimitExceeded as error:
             if self.transactions.has(lease):
@@ -118,6 +118,14 @@ class Steps:
                 "the step of node '%s' in execution %s had an internal error", lease.node, lease.execution
             )
             return fail.halt(step_input, _internal(lease.node, error))
+
+    async def _charge(self, lease: Lease, transition: Transition) -> None:
+        """Count what the step adds to the rows of its execution, and the token that it removes."""
+        size = bytes_in_rows(transition)
+        if len(lease.data) > SMALL and transition.park is None:
+            size -= len(lease.data)
+        if size:
+            await self.storage.charge(lease.execution, size)
 
     async def skip(self, lease: Lease, body: Body) -> Step:
         """Skip the run of a node; see `skip.skip_run`. The contexts of its branches are merged first."""

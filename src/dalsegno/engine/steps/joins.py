@@ -132,15 +132,16 @@ class JoinReader:
         """
         lease = step_input.lease
         gathered = Gathered(bytearray(b"["))
-        expected = 0
+        expected, small = 0, min(GATHERED, self.value_bytes)
         barrier = barrier_id(lease.epoch, lease.scope, fan.split, fan.token)
         async for slot in self._slots(lease.execution, barrier):
             _fill(gathered.raw, expected, slot.slot)
             expected = slot.slot + 1
             await self._add(lease.execution, gathered, slot)
-            if len(gathered.raw) > GATHERED and is_light.get():
-                raise Heavy
-            refuse_size(len(gathered.raw), f"the output of '{lease.node}'", self.value_bytes)
+            if len(gathered.raw) > small:
+                if len(gathered.raw) > GATHERED and is_light.get():
+                    raise Heavy
+                refuse_size(len(gathered.raw), f"the output of '{lease.node}'", self.value_bytes)
         _fill(gathered.raw, expected, fan.total)
         if len(gathered.raw) > 1:
             gathered.raw.pop()

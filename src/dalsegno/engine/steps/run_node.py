@@ -22,14 +22,14 @@ from typing import Any
 import msgspec
 
 from dalsegno.core.graph.step_input import StepInput
-from dalsegno.core.values import encode_value
+from dalsegno.core.values import storable_details
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import Meters, is_light
 from dalsegno.engine.steps.contexts import NO_OUTPUTS, LogSink, RunContext
 from dalsegno.engine.steps.values import Loader, Lookup, load_nothing
-from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, NotJson, OperatorError, is_debugging
+from dalsegno.errors import DalSegnoError, LimitExceeded, NotFound, OperatorError, is_debugging
 from dalsegno.graph.plan import Node
 from dalsegno.lang import ExpressionFailed
 from dalsegno.lang.runtime.limits import Heavy
@@ -270,15 +270,30 @@ class Runner:
         context: RunContext | None = None
         try:
             node_type = self.types.get(node.type)
+            lookup: Lookup = load_nothing
+            outputs = NO_OUTPUTS
             if node.parameters.roots or node_type.needs:
-                context = await self._context(program, step_input, node_type, payload)
-            else:
-                context = self._seen(program, step_input, load_nothing, payload, NO_OUTPUTS, node_type)
+                lookup, outputs = await self._outputs_for(program, step_input, node_type, payload)
+            context = RunContext(
+                step_input.lease,
+                lookup,
+                payload,
+                self.services,
+                self.log,
+                self._meters,
+                step_input.now,
+                step_input,
+                program,
+                outputs,
+                node_type.pure,
+                step_input.retry,
+            )
             parameters = program.parsed.get(node)
             if parameters is None:
+                rendered = None
                 if not (node_type.pure or node.parameters.template.constant):
-                    await self._render(step_input, context)
-                parameters = self._parameters(program, step_input, node_type, context)
+                    rendered = await self._rendered_here(step_input, context)
+                parameters = self._parameters(program, step_input, node_type, context, rendered)
             if not node_type.pure:
                 # Effects happen once, and application code is not bound by the limits of light steps.
                 is_light.set(False)
@@ -304,22 +319,27 @@ class Runner:
         finally:
             if context is not None:
                 step_input.retry = context.retry
-            self.rendered.pop(step_input.lease.token, None)
+            if self.rendered:
+                self.rendered.pop(step_input.lease.token, None)
 
     def has_effects(self, node: Node) -> bool:
         return self.types.find(node.type) is not None and not self.types.get(node.type).pure
 
-    async def _render(self, step_input: StepInput, context: RunContext) -> None:
-        """Render the parameters of a node with effects."""
-        token, template = step_input.lease.token, step_input.node.parameters.template
-        if token not in self.rendered:
-            self.rendered[token] = await self._meters.evaluate(
-                lambda meter: template.render(context.lookup, now=context.now, meter=meter)
-            )
+    async def _rendered_here(self, step_input: StepInput, context: RunContext) -> Mapping[str, Any]:
+        """Return the parameters of a node with effects: rendered now, unless a subprocess has."""
+        if self.rendered and (known := self.rendered.get(step_input.lease.token)) is not None:
+            return known
+        template = step_input.node.parameters.template
+        return await self._meters.evaluate(
+            lambda meter: template.render(context.lookup, now=context.now, meter=meter)
+        )
 
-    async def _context(
+    async def _outputs_for(
         self, program: Program, step_input: StepInput, node_type: NodeType, payload: Any
-    ) -> RunContext:
+    ) -> tuple[Lookup, Mapping[str, Any]]:
+        """Return the lookup of what the node's parameters mention, and the outputs of its predecessors if its type
+        needs them.
+        """
         node = step_input.node
         roots = node.parameters.roots
         predecessors: tuple[str, ...] = ()
@@ -330,42 +350,21 @@ class Runner:
                 predecessors = tuple(edge.src for edge in node.in_edges)
             roots = roots.union(node_type.needs.difference(handed), predecessors)
         lookup = await self.loader.lookup(step_input.lease.execution, step_input.body, roots, program.meta)
-        outputs = _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
-        return self._seen(program, step_input, lookup, payload, outputs, node_type)
+        return lookup, _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
 
-    def _seen(
+    def _parameters(
         self,
         program: Program,
         step_input: StepInput,
-        lookup: Lookup,
-        payload: Any,
-        outputs: Mapping[str, Any],
         node_type: NodeType,
-    ) -> RunContext:
-        return RunContext(
-            step_input.lease,
-            lookup,
-            payload,
-            self.services,
-            self.log,
-            self._meters,
-            step_input.now,
-            step_input,
-            program,
-            outputs,
-            node_type.pure,
-        )
-
-    def _parameters(
-        self, program: Program, step_input: StepInput, node_type: NodeType, context: RunContext
+        context: RunContext,
+        rendered: Mapping[str, Any] | None,
     ) -> Any:
         node = step_input.node
         template = node.parameters.template
         if template.constant:
             rendered = template.value
-        elif not node_type.pure:
-            rendered = self.rendered[step_input.lease.token]
-        else:
+        elif rendered is None:
             rendered = template.render(context.lookup, now=context.now, meter=context.meter)
         if self.only_renders and not node_type.pure:
             raise OnlyRendered(rendered)
@@ -441,7 +440,7 @@ def _storable(failure: Failure, node: str | None) -> Failure:
         bounded_text(failure.message),
         bounded_text(failure.code),
         bounded_text(failure.type),
-        _details(failure.details),
+        storable_details(failure.details),
         node,
         failure.retryable,
         failure.retry_after,
@@ -454,14 +453,6 @@ def bounded_text(words: str) -> str:
     if len(words) > LONGEST_MESSAGE:
         words = f"{words[:LONGEST_MESSAGE]}… ({len(words):,} characters)"
     return words if words.isascii() else words.encode(errors="replace").decode()
-
-
-def _details(details: dict[str, Any] | None) -> dict[str, Any] | None:
-    try:
-        encode_value(details, "the error's details")
-    except NotJson as problem:
-        return {"not_json": str(problem)}
-    return details
 
 
 def _timed_out(node: Node) -> Failure:

@@ -70,7 +70,7 @@ class Loader:
                 found[root] = entry
         raws = {root: await self._raw(execution, body, entry) for root, entry in found.items()}
         if raws:
-            refuse_if_light(sum([_size(raw) for raw in raws.values()]))
+            refuse_if_light(sum(map(len, raws.values())))
         return _reader(raws, meta(execution) if "$execution" in roots else None)
 
     async def _find_root(self, execution: str, body: Body, root: str) -> Entry | Loop | None:
@@ -176,9 +176,8 @@ class _LoopValue:
         self.loop = loop
         self.item = item
 
-
-def _size(raw: bytes | Raw | _LoopValue) -> int:
-    return memoryview(raw.item if isinstance(raw, _LoopValue) else raw).nbytes
+    def __len__(self) -> int:
+        return len(self.item)
 
 
 def _reader(raws: dict[str, Any], meta: dict[str, Any] | None) -> Lookup:

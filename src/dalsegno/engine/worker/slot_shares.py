@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
+from msgspec import Struct
+
 from dalsegno.engine.definitions import Definitions
-from dalsegno.model.token import Lease, may_run_long
+from dalsegno.model.token import LONG_KINDS, Lease, may_run_long
 from dalsegno.ports.shares import share_of
 
 UNKNOWN = ""
@@ -22,15 +24,12 @@ current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=No
 """The first lease of the current asyncio task; all leases it runs belong to one execution."""
 
 
-class HeldSlot:
+class HeldSlot(Struct, eq=False, gc=False):
     """A slot in use, the workflow it counts for, and whether a step in it may take long."""
 
-    __slots__ = ("is_long", "lease", "workflow")
-
-    def __init__(self, lease: Lease, workflow: str) -> None:
-        self.lease = lease
-        self.workflow = workflow
-        self.is_long = False
+    lease: Lease
+    workflow: str
+    is_long: bool = False
 
 
 class SlotShares:
@@ -58,12 +57,14 @@ class SlotShares:
         """Take a slot. Return None if slots are not counted."""
         if not self.is_bounded:
             return None
-        slot = HeldSlot(lease, self.workflow_of(lease))
-        if slot.workflow == UNKNOWN:
+        workflow = self.names.get(lease.definition) or self.workflow_of(lease)
+        slot = HeldSlot(lease, workflow)
+        if workflow == UNKNOWN:
             self._unknown[slot] = None
-        self._held[slot.workflow] = self._held.get(slot.workflow, 0) + 1
-        if may_run_long(lease.kind, lease.execution_kind):
-            self.may_run_long(slot)
+        self._held[workflow] = self._held.get(workflow, 0) + 1
+        if lease.kind in LONG_KINDS or may_run_long(lease.kind, lease.execution_kind):
+            slot.is_long = True
+            self._long[workflow] = self._long.get(workflow, 0) + 1
         return slot
 
     def may_run_long(self, slot: HeldSlot | None) -> None:
@@ -76,10 +77,12 @@ class SlotShares:
         """Free a slot."""
         if slot is None:
             return
-        self._unknown.pop(slot, None)
-        _count_down(self._held, slot.workflow)
+        workflow = slot.workflow
+        if self._unknown:
+            self._unknown.pop(slot, None)
+        _count_down(self._held, workflow)
         if slot.is_long:
-            _count_down(self._long, slot.workflow)
+            _count_down(self._long, workflow)
 
     def full(self) -> list[str]:
         """Return the workflows that hold their share."""

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from dalsegno.core.scripts.tasks import is_put_off, put_off
 from dalsegno.engine.committer import Committer, Pause
@@ -90,7 +90,7 @@ class Continuation:
         if not kept:
             return transition, []
         names = (kept[0].id,) if len(kept) == 1 else tuple([token.id for token in kept])
-        return msgspec.structs.replace(transition, keep=names, worker=worker), kept
+        return replace(transition, keep=names, worker=worker), kept
 
 
 def kept_leases(

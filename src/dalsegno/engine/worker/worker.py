@@ -375,11 +375,12 @@ class Worker:
         holds_few = partial(self.shares.holds_few, slot)
         may_keep = self._may_keep(lease.execution_kind)
         heavy = self._heavy
+        begins_light = heavy is not None and heavy.are_possible
         current_lease.set(lease)
         try:
             while following is not None:
                 lease, hops = following, hops + 1
-                is_light.set(heavy is not None and heavy.are_possible)
+                is_light.set(begins_light)
                 now = self.started[lease.token] = clock()
                 if self.observer is not None:
                     self.observer.began(lease)
@@ -407,11 +408,11 @@ class Worker:
             await self._release_failed(lease, error, name)
             self._done(lease, now)
         finally:
-            if self._heavy is not None:
-                self._heavy.release_bytes(lease)
+            if heavy is not None and heavy.held:
+                heavy.release_bytes(lease)
             self.shares.free(slot)
             self._free.set()
-            if self.transactions.has(lease):
+            if self.transactions.retries and self.transactions.has(lease):
                 await self.transactions.abandon(lease)
 
     async def _release_failed(self, lease: Lease, error: BaseException, name: str) -> None:
@@ -461,7 +462,7 @@ class Worker:
         if going_on and step.bodies:
             transition, kept = self._keeping(lease, transition, name)
         try:
-            outcome = await self._commit(lease, transition)
+            outcome = await self._commit(lease, transition, step.size)
         except WorkFailed as failed:
             step, kept = await self.steps.work_failed(lease, body, failed), []
             outcome = await self.committer.commit(step.transition)
@@ -512,7 +513,7 @@ class Worker:
         if going_on:
             transition, kept = self._keeping(lease, transition, name)
         try:
-            outcome = await self._commit(lease, transition)
+            outcome = await self._commit(lease, transition, step.size)
         except WorkFailed as failed:
             step, kept = await self.scripts.work_failed(lease, failed), []
             outcome = await self.committer.commit(step.transition)
@@ -547,11 +548,13 @@ class Worker:
             room = min(room, self.shares.room(self.shares.workflow_of(lease)))
         return max(room, 0) + 1
 
-    def _commit(self, lease: Lease, transition: Transition) -> Awaitable[Outcome]:
-        """Commit a step with the others that wait, or in the transaction that its task has used."""
+    def _commit(self, lease: Lease, transition: Transition, size: int | None = None) -> Awaitable[Outcome]:
+        """Commit a step with the others that wait, or in the transaction that its task has used. ``size``: the bytes
+        of its effects, if they are known.
+        """
         if not self.transactions.retries or not self.transactions.has(lease):
             workflow = self.shares.names.get(lease.definition) or self.shares.workflow_of(lease)
-            return self.committer.commit(transition, workflow=workflow)
+            return self.committer.commit(transition, workflow=workflow, size=size)
         return self._commit_within(lease, transition)
 
     async def _commit_within(self, lease: Lease, transition: Transition) -> Outcome:

@@ -416,9 +416,15 @@ class _OutsideCommitter(Committer):
         wait_for_store: bool = True,
         then: Then | None = None,
         workflow: str = "",
+        size: int | None = None,
     ) -> asyncio.Future[Outcome]:
         return outside().run(
-            super().commit, transition, wait_for_store=wait_for_store, then=then, workflow=workflow
+            super().commit,
+            transition,
+            wait_for_store=wait_for_store,
+            then=then,
+            workflow=workflow,
+            size=size,
         )
 
 

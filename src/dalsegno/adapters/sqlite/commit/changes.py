@@ -147,9 +147,6 @@ COUNT_MACHINE = BulkStatement(SQL["machine.count"])
 ENTER_INBOX = BulkStatement(SQL["machine.enter"])
 REMOVE_FROM_INBOX = BulkStatement(SQL["machine.remove"])
 
-PLAIN_STATES = frozenset(("leased", "ready"))
-"""States of new tokens that need few columns."""
-
 
 class Changes:
     __slots__ = (
@@ -380,13 +377,15 @@ class Changes:
         last: str | float | None  # the column that only this kind of token has
         for number, (row, flight) in self.spawned.items():
             state = row.state
-            is_timer = state == "parked" and _is_new_timer(row)
-            if (
-                (state not in PLAIN_STATES and not is_timer)
-                or row.limit_key is not None
-                or row.barrier is not None
-                or row.reason
-            ):
+            is_plain = row.limit_key is None and row.barrier is None and not row.reason
+            if is_plain and state == "leased":
+                self.owners.add(row.owner)
+                flat, last = kept, row.owner
+            elif is_plain and state == "ready":
+                flat, last = ready, next(turns)
+            elif is_plain and state == "parked" and _is_new_timer(row):
+                flat, last = timers, row.due
+            else:
                 others.append(number)
                 others += new_token(flight.number, row, bytearray(row.data), 1 if row.live else 0)
                 others.append(next(turns) if state == "ready" else 0)
@@ -395,13 +394,6 @@ class Changes:
                     if row.limit_key is not None:
                         line_up(self.lined_up, row, row.limit_key)
                 continue
-            if state == "leased":
-                self.owners.add(row.owner)
-                flat, last = kept, row.owner
-            elif is_timer:
-                flat, last = timers, row.due
-            else:
-                flat, last = ready, next(turns)
             flat += (
                 number,
                 flight.number,

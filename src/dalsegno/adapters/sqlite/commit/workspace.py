@@ -520,6 +520,10 @@ class SqliteWorkspace(LimitWorkspace):
             )
 
 
+NAMING = frozenset((DropTokens, DeliverToToken, HurryToken))
+"""Effects on tokens that others have spawned."""
+
+
 def _named_tokens(batch: Sequence[Transition]) -> tuple[set[tuple[str, str]], list[tuple[str, str]]]:
     """Return the tokens that the effects of a batch spawn, and the others they name."""
     spawned: set[tuple[str, str]] = set()
@@ -529,8 +533,10 @@ def _named_tokens(batch: Sequence[Transition]) -> tuple[set[tuple[str, str]], li
         for effect in step.effects:
             if type(effect) is SpawnToken:
                 spawned.add((execution, effect.token.id))
-            elif type(effect) is DropTokens:
+            elif type(effect) not in NAMING:
+                continue
+            elif isinstance(effect, DropTokens):
                 named += [(execution, token) for token in effect.tokens]
-            elif type(effect) is DeliverToToken or type(effect) is HurryToken:
+            elif isinstance(effect, DeliverToToken | HurryToken):
                 named.append((execution, effect.token))
     return spawned, named
