@@ -7,8 +7,14 @@ picks the topics its backend supports::
     globals().update(bind(CAPABILITIES))
 """
 
-from dalsegno.testing.contract.capabilities import ALL_GUARANTEES, WHOLE_STACK, Capabilities, Feature, Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import (
+    ALL_GUARANTEES,
+    WHOLE_STACK,
+    Capabilities,
+    ContractStack,
+    Feature,
+    Topic,
+)
 from dalsegno.testing.contract.topics import TOPICS, bind
 
 __all__ = [

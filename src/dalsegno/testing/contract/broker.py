@@ -7,8 +7,7 @@ import asyncio
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken
 from dalsegno.testing.contract.builders import RUN, cancel, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 PATIENCE = 30.0
 """Seconds of real time after which a broker that should deliver has failed."""

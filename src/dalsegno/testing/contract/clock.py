@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dalsegno.testing.contract.builders import RUN, finish, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class SharedClock(Topic):

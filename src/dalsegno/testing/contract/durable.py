@@ -27,7 +27,6 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import (
     delivered,
     done,
@@ -41,7 +40,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class DurableStore(Topic):

@@ -12,8 +12,7 @@ import pytest
 from dalsegno.errors import LimitExceeded, NotFound
 from dalsegno.ports.records import UNTIL_REMOVED
 from dalsegno.testing.contract.builders import start
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class RecordsAndLogs(Topic):

@@ -22,7 +22,6 @@ from dalsegno.testing.contract.archive.search import (
     ArchiveTimes,
 )
 from dalsegno.testing.contract.broker import BrokerDelivery, BrokerHints
-from dalsegno.testing.contract.capabilities import Capabilities, Topic
 from dalsegno.testing.contract.clock import SharedClock
 from dalsegno.testing.contract.durable import DurableScripts, DurableStore, SharedScripts, SharedStore
 from dalsegno.testing.contract.ledger.barriers import LedgerAnyBarriers, LedgerBarriers, LedgerSkippedSlots
@@ -107,6 +106,7 @@ from dalsegno.testing.contract.random.interleavings import (
 )
 from dalsegno.testing.contract.random.limits import LimitsComparison
 from dalsegno.testing.contract.records import BlobStorage, RecordsAndLogs
+from dalsegno.testing.contract.stack import Capabilities, Topic
 
 TOPICS: tuple[type[Topic], ...] = (
     LedgerOnce,

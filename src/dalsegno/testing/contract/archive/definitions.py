@@ -13,8 +13,7 @@ import pytest
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.model.definition import Definition
 from dalsegno.testing.contract.builders import cancel, new_execution, pause, start, token
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class ArchiveDefinitions(Topic):

@@ -31,10 +31,9 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.ending import sweep_all
 from dalsegno.testing.contract.script_builders import save, suspend, task, tasks
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 EVERYTHING = ExecutionFilter()
 

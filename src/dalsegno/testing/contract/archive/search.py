@@ -5,8 +5,7 @@ from __future__ import annotations
 from dalsegno.model.effect import FinishExecution
 from dalsegno.ports.archive import ExecutionFilter, Place
 from dalsegno.testing.contract.builders import cancel, event, new_execution, pause, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 ERROR = (
     b'{"message":"Connection to db-7 refused (try 3)","code":"NODE_ERROR","type":"OSError","node":"charge"}'

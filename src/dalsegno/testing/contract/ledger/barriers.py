@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from dalsegno.model.barrier import BarrierSpec, SlotView
 from dalsegno.testing.contract.builders import RUN, arrive, barrier, command, event, last, skip, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import open_split
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 JOIN = "join-merge"
 

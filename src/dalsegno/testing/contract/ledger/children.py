@@ -19,7 +19,6 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import (
     delivered,
     item,
@@ -33,7 +32,7 @@ from dalsegno.testing.contract.script_builders import (
     save,
     suspend,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class LedgerNotices(Topic):

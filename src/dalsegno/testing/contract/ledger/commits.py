@@ -42,7 +42,6 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import (
     item,
     new_script,
@@ -52,7 +51,7 @@ from dalsegno.testing.contract.script_builders import (
     resume_token,
     save,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class LedgerOnce(Topic):

@@ -29,7 +29,6 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.ending import sweep_all
 from dalsegno.testing.contract.ledger.leases import lose
 from dalsegno.testing.contract.ledger.machines import T1, end_script, moved
@@ -44,7 +43,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ALL_QUEUES, ContractStack
+from dalsegno.testing.contract.stack import ALL_QUEUES, ContractStack, Topic
 
 
 class LedgerIsolation(Topic):

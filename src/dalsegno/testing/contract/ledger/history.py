@@ -15,10 +15,9 @@ from dalsegno.model.limits import Allowance, Rate
 from dalsegno.model.transition import Stale
 from dalsegno.ports.ledger import MOST_OPEN_SLOTS, Examination, RecordsAsked
 from dalsegno.testing.contract.builders import RUN, arrive, barrier, event, finish, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.limits import fill
 from dalsegno.testing.contract.script_builders import open_split, signal, suspend, task
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 from dalsegno.testing.histories import History, order_problems
 
 

@@ -27,9 +27,8 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import item, open_split
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 CLOSED = "closed-gate"
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import AlreadyApplied, Park, ReadyToken, Stale
 from dalsegno.testing.contract.builders import RUN, cancel, event, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 LEASE_SECONDS = 60.0
 

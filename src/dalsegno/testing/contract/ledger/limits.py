@@ -26,8 +26,7 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 ONE, TWO = Allowance(concurrency=1), Allowance(concurrency=2)
 LEASE = 60.0

@@ -16,7 +16,6 @@ from dalsegno.model.machine import Completion, MachineView, Wake
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, Lease
 from dalsegno.model.transition import AlreadyApplied, Park, ReadyToken, Stale
 from dalsegno.testing.contract.builders import RUN, command, event, finish, pause, resume, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.ending import sweep_all
 from dalsegno.testing.contract.script_builders import (
     SOME,
@@ -35,7 +34,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class LedgerMachines(Topic):

@@ -26,9 +26,8 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import ask_to_end, new_script, resume_id, resume_token, signal
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 STARTED = event("ExecutionStarted", "")
 

@@ -29,7 +29,6 @@ from dalsegno.testing.contract.builders import (
     step,
     token,
 )
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.ending import sweep_all
 from dalsegno.testing.contract.script_builders import (
     ask_to_end,
@@ -46,7 +45,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 from dalsegno.testing.histories import History, order_problems
 
 

@@ -6,7 +6,6 @@ from dalsegno.model.effect import EndScope, WakeMachine
 from dalsegno.model.machine import Completion, SignalView, TakenSignal
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale
 from dalsegno.testing.contract.builders import RUN, cancel, command, event, pause, resume, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import (
     done,
     item,
@@ -22,7 +21,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 def wait_for(name: str = "approved", due: float | None = None) -> Park:

@@ -6,7 +6,6 @@ from dalsegno.model.effect import WakeMachine
 from dalsegno.model.token import SYSTEM_QUEUE
 from dalsegno.model.transition import AlreadyApplied, Park
 from dalsegno.testing.contract.builders import RUN, command, event, pause, resume, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.script_builders import (
     done,
     failed,
@@ -19,7 +18,7 @@ from dalsegno.testing.contract.script_builders import (
     task,
     tasks,
 )
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 
 class LedgerWaking(Topic):

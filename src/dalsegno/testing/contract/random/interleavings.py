@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.testing.contract.builders import cancel
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.ledger.pending import begin_in_time, submit, trigger
 from dalsegno.testing.contract.random.graphs import WORKER, Twins, decide
 from dalsegno.testing.contract.random.scripts import ScriptTwins
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 OPERATIONS = (
     "claim", "claim", "step", "step", "step", "step", "step", "step", "batch", "batch", "batch",

@@ -12,9 +12,8 @@ from dalsegno.model.limits import Allowance, Rate
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Park, ReadyToken, Transition
 from dalsegno.testing.contract.builders import cancel, pause, resume, start, step, token
-from dalsegno.testing.contract.capabilities import Topic
 from dalsegno.testing.contract.random.interleavings import EXAMPLES, Program, programs
-from dalsegno.testing.contract.stack import ContractStack
+from dalsegno.testing.contract.stack import ContractStack, Topic
 
 KEYS = ("a", "b", "c")
 DECLARED = {"a": Allowance(concurrency=1), "b": Allowance(concurrency=3), "c": Allowance(rate=Rate(2, 50.0))}
