@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from dalsegno.testing.simulation.environment.faulty_ports import Commit
+from dalsegno.testing.simulation.environment.faults import Commit
 from dalsegno.testing.simulation.run_graph import World
 from tests.simulation.graphs import graph, node, scenario
 

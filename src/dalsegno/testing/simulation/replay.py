@@ -29,7 +29,7 @@ from dalsegno.model.token import Lease
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.stack import Stack
 from dalsegno.testing.clock import FakeClock
-from dalsegno.testing.simulation.environment.faulty_ports import Commit, Decision, Wake
+from dalsegno.testing.simulation.environment.faults import Commit, Decision, Wake
 from dalsegno.testing.simulation.environment.loop import ProcessRun, virtual_loop
 from dalsegno.testing.simulation.environment.process import ALWAYS, simulation_registry
 from dalsegno.testing.simulation.environment.system import MAX_STEPS, MAX_TIME

@@ -14,8 +14,7 @@ from dalsegno.core.states import NodeSummary
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
-from dalsegno.testing.simulation.environment.faults import Fault
-from dalsegno.testing.simulation.environment.faulty_ports import Decision
+from dalsegno.testing.simulation.environment.faults import Decision, Fault
 from dalsegno.testing.simulation.environment.process import compiled
 from dalsegno.testing.simulation.environment.system import COOL_DOWN, KEY, SimulatedSystem
 from dalsegno.testing.simulation.scenario import Scenario

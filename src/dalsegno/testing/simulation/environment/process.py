@@ -34,7 +34,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.node import NodeContext, NodeError
 from dalsegno.ports.stack import Stack
-from dalsegno.testing.simulation.environment.faulty_ports import ProcessLedger
+from dalsegno.testing.simulation.environment.faults import ProcessLedger
 from dalsegno.testing.simulation.environment.loop import OWNER, ProcessRun
 
 ALWAYS = 1000

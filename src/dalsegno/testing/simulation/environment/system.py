@@ -25,8 +25,9 @@ from dalsegno.errors import Conflict, OperatorError
 from dalsegno.model.execution import ENDED
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.testing.histories import Asked
-from dalsegno.testing.simulation.environment.faults import Fault, Faults
-from dalsegno.testing.simulation.environment.faulty_ports import (
+from dalsegno.testing.simulation.environment.faults import (
+    Fault,
+    Faults,
     MessageBroker,
     NewsBroker,
     Post,

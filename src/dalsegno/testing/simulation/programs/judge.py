@@ -24,8 +24,7 @@ from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id, task_execution_id
 from dalsegno.model.machine import MachineView
 from dalsegno.model.transition import AlreadyApplied, Applied, Transition
-from dalsegno.testing.simulation.environment.faults import Fault, draw_schedule
-from dalsegno.testing.simulation.environment.faulty_ports import Commit, Wake
+from dalsegno.testing.simulation.environment.faults import Commit, Fault, Wake, draw_schedule
 from dalsegno.testing.simulation.environment.loop import virtual_loop
 from dalsegno.testing.simulation.environment.system import MAX_STEPS, MAX_TIME
 from dalsegno.testing.simulation.judge import COMMANDS_SHARE, Verdict, is_cancelled

@@ -16,8 +16,7 @@ from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import Applied, Transition
-from dalsegno.testing.simulation.environment.faults import Fault
-from dalsegno.testing.simulation.environment.faulty_ports import Decision
+from dalsegno.testing.simulation.environment.faults import Decision, Fault
 from dalsegno.testing.simulation.environment.system import COOL_DOWN, KEY, SimulatedSystem
 from dalsegno.testing.simulation.programs.program import MAIN
 from dalsegno.testing.simulation.programs.scenario import ScriptScenario, SentSignal, SimulatedTasks
