@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dalsegno import Handle
 from tests.scenarios.stage import Stage
 
 # -- order ----------------------------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def test_a_signal_that_came_before_its_time_limit_is_not_lost_to_it(stage: Stage
     assert stage.end_of(handle).output == "in time"
 
 
-def test_timers_that_come_due_together_race_by_their_time(stage: Stage) -> None:
+def start_race_of_timers(stage: Stage) -> Handle:
     source = """
     let late = Timer.delay(20)
     let early = Timer.delay(10)
@@ -53,19 +54,17 @@ def test_timers_that_come_due_together_race_by_their_time(stage: Stage) -> None:
     """
     handle = stage.start_script(source)
     stage.until_event(handle, "Suspended", "race of 2")
+    return handle
+
+
+def test_timers_that_come_due_together_race_by_their_time(stage: Stage) -> None:
+    handle = start_race_of_timers(stage)
     stage.pass_time(30)
     assert stage.end_of(handle).output == "early"
 
 
 def test_timers_that_come_due_during_a_pause_race_by_their_time(stage: Stage) -> None:
-    source = """
-    let late = Timer.delay(20)
-    let early = Timer.delay(10)
-    let won = await Promise.race_kv({late, early})
-    return won.key
-    """
-    handle = stage.start_script(source)
-    stage.until_event(handle, "Suspended", "race of 2")
+    handle = start_race_of_timers(stage)
     handle.pause()
     stage.pass_time(30)
     handle.resume()

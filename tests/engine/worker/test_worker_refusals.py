@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dalsegno import NodeContext
+from dalsegno import App, NodeContext
 from dalsegno.engine.operations.troubles import StuckReason
 from dalsegno.engine.worker import tokens
 from dalsegno.errors import Unavailable
@@ -69,13 +69,19 @@ def test_put_off_after_a_refused_failure_uses_up_no_attempt(monkeypatch: pytest.
     assert set(attempts) == {1}
 
 
+def watch_put_offs(app: App, monkeypatch: pytest.MonkeyPatch) -> tuple[list[StuckReason], list[float]]:
+    """Return what the worker reports as stuck, and the pauses of the steps that it puts off."""
+    told: list[StuckReason] = []
+    assert app.engine.worker is not None
+    monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
+    pauses: list[float] = []
+    monkeypatch.setattr(tokens, "put_off", noting_pauses(app, pauses))
+    return told, pauses
+
+
 def test_pause_grows_with_every_put_off_and_the_third_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        told: list[StuckReason] = []
-        assert app.engine.worker is not None
-        monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
-        pauses: list[float] = []
-        monkeypatch.setattr(tokens, "put_off", noting_pauses(app, pauses))
+        told, pauses = watch_put_offs(app, monkeypatch)
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 3, NOT_HERE, monkeypatch)
 
@@ -129,11 +135,7 @@ def test_step_that_breaks_again_and_again_is_tried_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception, said: str
 ) -> None:
     with gated(let_pass, monkeypatch) as (app, gate):
-        told: list[StuckReason] = []
-        assert app.engine.worker is not None
-        monkeypatch.setattr(app.engine.worker.releaser, "trouble", told.append)
-        pauses: list[float] = []
-        monkeypatch.setattr(tokens, "put_off", noting_pauses(app, pauses))
+        told, pauses = watch_put_offs(app, monkeypatch)
         app.deploy(graph("a", {"a": echo(1)}))
         break_steps(app, 4, error, monkeypatch)
         handle = app.start("scenario")
