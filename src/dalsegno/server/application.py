@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fastapi import FastAPI
@@ -199,7 +200,7 @@ def create_application(
 ) -> FastAPI:
     """Return an ASGI application around ``app``. Its engine starts and stops with the server."""
     settings, roles = settings or ServerSettings(), roles or Roles()
-    services, table = ServerServices(app, settings), Table(ROUTERS, PREFIX)
+    services, table = ServerServices(app, settings), _table()
     redact_access_log()
 
     @asynccontextmanager
@@ -236,6 +237,12 @@ def create_application(
     application.router.routes.append(TableRoutes(table))
     application.include_router(metrics_router)
     return application
+
+
+@cache
+def _table() -> Table:
+    """Return the table of all routes, which is the same for every application of a process."""
+    return Table(ROUTERS, PREFIX)
 
 
 def _described() -> dict[str, Any]:

@@ -14,11 +14,12 @@ APPLICATION_ID = 0x4453474E
 """``DSGN`` in the file's header: it distinguishes a Dal Segno store from other databases."""
 
 
-def migrations() -> list[str]:
+@cache
+def migrations() -> tuple[str, ...]:
     """Return the text of every migration; the n-th leads from version n - 1 to n."""
     folder = files("dalsegno.adapters.sqlite") / "schema"
     entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    return [entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql")]
+    return tuple(entry.read_text(encoding="utf-8") for entry in entries if entry.name.endswith(".sql"))
 
 
 @cache
