@@ -365,6 +365,7 @@ def serve(connection: socket.socket, listener: socket.socket, modules: Sequence[
         import_whole(name)
     if "dalsegno.cli" in modules:
         prepare_command_line()
+    build_grammars()
     gc.collect()
     gc.freeze()
     requests = Requests(connection, listener)
@@ -390,6 +391,15 @@ def prepare_command_line() -> None:
 
     typer.main.get_command = functools.cache(typer.main.get_command)
     typer.main.get_command(app)
+
+
+def build_grammars() -> None:
+    """As servers and workers do it when they start, and processes for heavy steps and checks when they first need them:
+    it takes a sixth of a second each time."""
+    from dalsegno.engine.process import HTTP_NODE, warm_up
+    from dalsegno.nodes.registry import builtin_registry
+
+    warm_up(builtin_registry(), (HTTP_NODE,))
 
 
 def become(module: str, arguments: list[str], environment: dict[str, str], folder: str) -> None:
