@@ -6,10 +6,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
+import msgspec
 import pydantic
 import pytest
 
-from dalsegno import App, signal
+from dalsegno import App, WorkflowFailed, gather, signal
 from dalsegno.core.values import decode_value
 from dalsegno.errors import NotJson
 from tests.scenarios import python_values
@@ -83,6 +84,49 @@ def test_a_changed_local_is_the_changed_one(tmp_path: Path) -> None:
     with app.running():
         handle.signal("go")
         assert handle.result(PATIENCE) == [["x", "y"], 8, "Oak", ["street"]]
+
+
+class Note(msgspec.Struct):
+    text: str
+
+
+def test_signals_keep_their_types_across_the_end_of_their_process(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/values.db")
+
+    @app.workflow
+    async def waiting() -> list[str]:
+        address, notes, point = await gather(
+            signal("address", type=Address), signal("notes", type=list[Note]), signal("point", type=Point)
+        )
+        await signal("go")
+        return [address.street, notes[0].text, str(point.x)]
+
+    with app.running():
+        handle = app.start(waiting)
+        handle.signal("address", {"street": "Elm"})
+        _until_suspended(handle)
+    with app.running():
+        handle.signal("notes", [{"text": "ring twice"}])
+        handle.signal("point", {"x": 3})
+        handle.signal("go")
+        assert handle.result(PATIENCE) == ["Elm", "ring twice", "3"]
+
+
+def test_a_payload_that_does_not_fit_fails_the_workflow_at_its_line(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/values.db")
+
+    @app.workflow
+    async def waiting() -> Point:
+        return await signal("point", type=Point)
+
+    with app.running():
+        handle = app.start(waiting)
+        handle.signal("point", {"x": "three"})
+        with pytest.raises(WorkflowFailed) as caught:
+            handle.result(PATIENCE)
+    said = str(caught.value)
+    assert "the payload of signal 'point' does not fit Point: Expected `int`, got `str` - at `$.x`" in said
+    assert 'return await signal("point", type=Point)' in said
 
 
 def test_a_model_that_a_task_gave_is_held_across_an_await(tmp_path: Path) -> None:
