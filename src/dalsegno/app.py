@@ -58,11 +58,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Anything:
-    """A class that no task names: a function whose first parameter takes it takes anything there, so type checkers
-    cannot know whether the parameter is a context. Calls of such a task are not checked."""
-
-
 class TaskDecorator(Protocol):
     """The type of the decorator ``@app.task(…)`` as a workflow sees it: a call returns a promise, whether the
     function is async or not, and the context that a task may take as its first parameter is not passed by the
@@ -70,21 +65,11 @@ class TaskDecorator(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
-    ) -> DurableTask[..., Promised[R]]: ...
-
-    @overload
-    def __call__(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
     ) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def __call__(
-        self, function: Callable[Concatenate[Anything, ...], R], /
-    ) -> DurableTask[..., Promised[R]]: ...
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
     def __call__(
@@ -139,19 +124,11 @@ class App(StartCalls):
 
     @overload
     def task(
-        self, function: Callable[Concatenate[Anything, ...], Coroutine[Any, Any, R]], /
-    ) -> DurableTask[..., Promised[R]]: ...
-
-    @overload
-    def task(
         self, function: Callable[Concatenate[NodeContext, P], Coroutine[Any, Any, R]], /
     ) -> DurableTask[P, Promised[R]]: ...
 
     @overload
-    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...  # type: ignore[overload-overlap]
-
-    @overload
-    def task(self, function: Callable[Concatenate[Anything, ...], R], /) -> DurableTask[..., Promised[R]]: ...
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> DurableTask[P, Promised[R]]: ...
 
     @overload
     def task(self, function: Callable[Concatenate[NodeContext, P], R], /) -> DurableTask[P, Promised[R]]: ...

@@ -86,6 +86,8 @@ class Calls(Protocol):
         nodes: Sequence[str] | None = None,
         context: Mapping[str, Any] | None = None,
         key: str | None = None,
+        *,
+        from_start: bool = False,
     ) -> str: ...
 
 
@@ -259,14 +261,15 @@ class Handle(Generic[R_co]):
     async def aresume(self) -> None:
         await self._acall(self._client().resume(self.id))
 
-    def retry(self, *, idempotency_key: str | None = None) -> Handle[R_co]:
-        """Starts a new execution from everything that failed or was interrupted. That of a script or Python workflow
-        starts over, without asking: tasks that have completed run again, with new idempotency keys. The same key
-        returns the same new execution."""
-        return self._call(self._rerun(None, None, idempotency_key))
+    def retry(self, *, idempotency_key: str | None = None, from_start: bool = False) -> Handle[R_co]:
+        """Starts a new execution from everything that failed or was interrupted. A script or Python workflow that
+        failed goes on from its failure: what has completed does not run again. It starts over, with new idempotency
+        keys, if it failed before its first ``await`` had to wait, if it did not fail, or with ``from_start``. The same
+        key returns the same new execution."""
+        return self._call(self._rerun(None, None, idempotency_key, from_start=from_start))
 
-    async def aretry(self, *, idempotency_key: str | None = None) -> Handle[R_co]:
-        return await self._acall(self._rerun(None, None, idempotency_key))
+    async def aretry(self, *, idempotency_key: str | None = None, from_start: bool = False) -> Handle[R_co]:
+        return await self._acall(self._rerun(None, None, idempotency_key, from_start=from_start))
 
     def rerun(
         self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
@@ -315,9 +318,15 @@ class Handle(Generic[R_co]):
         return TimeoutError(f"{said}: {'; '.join(reasons[:SHOWN_REASONS])}{more}" if reasons else said)
 
     async def _rerun(
-        self, nodes: Sequence[str] | None, context: Mapping[str, Any] | None, key: str | None
+        self,
+        nodes: Sequence[str] | None,
+        context: Mapping[str, Any] | None,
+        key: str | None,
+        *,
+        from_start: bool = False,
     ) -> Handle[R_co]:
-        return Handle(self._app, await self._client().rerun(self.id, nodes, context, key), self._decode)
+        made = await self._client().rerun(self.id, nodes, context, key, from_start=from_start)
+        return Handle(self._app, made, self._decode)
 
     def _client(self) -> Calls:
         return self._app.client

@@ -162,13 +162,14 @@ def test_retry_says_what_runs_again_and_wants_a_yes(invoke: Invoke, folder: Path
     write(folder, twice_flow=source, charging_py=tasks)
     app = ("--app", "charging.py")
     assert invoke("run", "twice.flow", *app).exit_code == 1
-    refused = invoke("retry", "last", *app)
+    refused = invoke("retry", "last", *app, "--from-start")
     assert refused.exit_code == 2
     said = " ".join(refused.stderr.split())
     assert "starts 'twice' over, with new idempotency keys. It runs again: 'charge' (2 times)." in said
     assert "--yes" in said
     assert len(json.loads(invoke("ls", "--json").stdout)) == 1
-    assert json.loads(invoke("retry", "last", *app, "--yes", "--json").stdout)["status"] == "FAILED"
+    over = invoke("retry", "last", *app, "--from-start", "--yes", "--json")
+    assert json.loads(over.stdout)["status"] == "FAILED"
 
 
 def test_retry_names_tasks_that_failed_and_may_have_had_their_effect(invoke: Invoke, folder: Path) -> None:
@@ -181,9 +182,48 @@ def test_retry_names_tasks_that_failed_and_may_have_had_their_effect(invoke: Inv
     app = ("--app", "charging.py")
     for script, counted in (("lost", "(failed)"), ("both", "(2 times, 1 failed)")):
         assert invoke("run", f"{script}.flow", "-i", "2", *app).exit_code == 1
-        refused = invoke("retry", "last", *app)
+        refused = invoke("retry", "last", *app, "--from-start")
         assert refused.exit_code == 2
         said = " ".join(refused.stderr.split())
         assert f"It runs again: 'charge' {counted}. A task that failed may have had its effect." in said
-        again = json.loads(invoke("retry", "last", *app, "--yes", "--json").stdout)
+        again = json.loads(invoke("retry", "last", *app, "--from-start", "--yes", "--json").stdout)
         assert (again["status"], again["error"]["message"]) == ("FAILED", "its answer was lost")
+
+
+SHIPPING = """
+from pathlib import Path
+
+from dalsegno import App
+
+app = App()
+
+
+@app.task
+async def charge(order):
+    with Path("runs.txt").open("a") as file:
+        file.write("run\\n")
+
+
+@app.task
+async def ship(order):
+    if not Path("mended").exists():
+        raise ValueError("no address")
+    return "sent"
+"""
+
+
+def test_retry_goes_on_from_the_failure_and_says_so(invoke: Invoke, folder: Path) -> None:
+    source = 'await Task.run("charge", 1)\nreturn await Task.run("ship", 1)\n'
+    write(folder, order_flow=source, shipping_py=SHIPPING)
+    app = ("--app", "shipping.py")
+    failed = invoke("run", "order.flow", *app)
+    assert failed.exit_code == 1
+    assert "From there again: dalsegno retry" in " ".join(failed.stdout.split())
+    before = json.loads(invoke("show", "last", "--json").stdout)["execution_id"]
+    (folder / "mended").touch()
+    again = json.loads(invoke("retry", "last", *app, "--json").stdout)
+    assert (again["status"], again["output"]) == ("COMPLETED", "sent")
+    assert len(lines(folder / "runs.txt")) == 1
+    shown = json.loads(invoke("show", again["execution_id"], "--json").stdout)
+    assert shown["continues"] == {"execution": before, "line": 2}
+    assert f"continues {before} at line 2" in " ".join(invoke("show", again["execution_id"]).stdout.split())

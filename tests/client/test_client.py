@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import msgspec
 import pytest
 
 from dalsegno import (
@@ -96,6 +97,18 @@ def test_retry_and_rerun_give_new_handles(client: Client) -> None:
     greeted = client.start("greet", {"name": "Ada"})
     greeted.wait(timeout=10)
     assert greeted.rerun("say", context={"$trigger": {"name": "Bob"}}).result(timeout=10) == "Hello, Bob!"
+
+
+def test_a_script_is_retried_from_its_failure_or_from_the_start(client: Client) -> None:
+    client.deploy_script('await Timer.delay("1ms")\nthrow "no"', "throws")
+    run = client.start("throws")
+    run.wait(timeout=10)
+    started = [
+        msgspec.json.decode(again.events()[0].data or b"")
+        for again in (run.retry(), run.retry(from_start=True))
+        if again.wait(timeout=10).parent == run.id
+    ]
+    assert [facts.get("from") for facts in started] == [run.id, None]
 
 
 def test_scripts(client: Client) -> None:

@@ -8,9 +8,9 @@ import pytest
 from msgspec import Raw
 
 from dalsegno.adapters.memory import MemoryBlobs, MemoryLedger
-from dalsegno.core.scripts.cleanup import decode_unfinished
+from dalsegno.core.scripts.kept import decode_kept
 from dalsegno.core.scripts.token_bodies import TaskBody, encode_body
-from dalsegno.engine.scripts.cleanup import read_unfinished
+from dalsegno.engine.scripts.kept import read_kept
 from dalsegno.model.effect import SettlePromise
 from dalsegno.model.machine import Completion
 from dalsegno.model.transition import Transition
@@ -58,11 +58,11 @@ async def test_task_that_is_done_while_it_is_read_is_kept_once(after: int, ok: b
     ledger.then = [step(lease, SettlePromise(Completion(1, ok, b"done")))]
     ledger.reads, ledger.after = 0, after
 
-    view, kept = await read_unfinished(ledger, MemoryBlobs(ledger.store), RUN, "cut off")
+    view, kept = await read_kept(ledger, MemoryBlobs(ledger.store), RUN, "cut off")
 
     assert (ledger.reads, view is not None and view.version) == (READS, 1)
     assert kept is not None
-    found = decode_unfinished(kept)
+    found = decode_kept(kept)
     asked = [each.promise for each in found.tasks]
     assert asked + [each.promise for each in found.completions] == [1]
     assert (asked == []) == (after < READS)

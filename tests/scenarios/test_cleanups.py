@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dalsegno import App, NodeContext, signal
 from dalsegno.engine.operations.dead_letters import DeadLetter, DeadLetters
 from dalsegno.engine.scripts import steps
-from dalsegno.engine.scripts.cleanup import Cleanup
+from dalsegno.engine.scripts.kept import Cleanup
 from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps import values as storage
@@ -319,7 +319,7 @@ def test_a_clean_up_that_goes_on_while_it_fails_does_nothing_twice(
 ) -> None:
     """The state that is kept is the one in which the refund was made, not the one before."""
     monkeypatch.setattr(storage, "AT_ONCE", 1)
-    read, overtaken = steps.read_unfinished, list[str]()
+    read, overtaken = steps.read_kept, list[str]()
     with Stage(store_url, limits=EngineLimits(stored_bytes=20_000)) as stage:
         size = 25_000
 
@@ -331,15 +331,15 @@ def test_a_clean_up_that_goes_on_while_it_fails_does_nothing_twice(
             events = await stage.app.client.events(execution)
             return any((each.kind, each.node) == ("TaskCompleted", "note") for each in events)
 
-        async def read_and_wait(ledger: Any, blobs: Any, execution: str, message: str) -> Any:
-            found = await read(ledger, blobs, execution, message)
+        async def read_and_wait(ledger: Any, blobs: Any, execution: str, *about: Any) -> Any:
+            found = await read(ledger, blobs, execution, *about)
             if not overtaken:
                 overtaken.append(execution)
                 stage.door("refund").open()
                 await come_about(partial(is_refunded, execution), "the refund was made")
             return found
 
-        monkeypatch.setattr(steps, "read_unfinished", read_and_wait)
+        monkeypatch.setattr(steps, "read_kept", read_and_wait)
         handle = stage.start_script(OVERTAKES)
         stage.until_event(handle, "Suspended", "signal never")
         handle.cancel("enough")

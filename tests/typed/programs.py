@@ -56,26 +56,6 @@ def shrink(ctx: TaskContext, size: int = 1) -> bytes:
     return bytes(size)
 
 
-@app.task
-async def echo(value: Any, times: int = 1) -> str:
-    return str(value) * times
-
-
-@app.task(retries=1)
-def weigh(thing: object, scale: str) -> float:
-    return len(scale)
-
-
-@app.task
-def total(*prices: int) -> int:
-    return sum(prices)
-
-
-@app.task
-async def nothing() -> None:
-    pass
-
-
 @app.workflow
 async def checkout(order: Order, note: str = "") -> Receipt:
     await pause("1h")
@@ -106,10 +86,6 @@ async def calls(order: Order) -> int:
     assert_type(await report(7), list[str])
     assert_type(await silent(), None)
     assert_type(await charge.with_options(queue="fast")(order), Receipt)
-    repeated: str = await echo("a", times=2)
-    weight: float = await weigh(repeated, scale="g")
-    assert_type(await total(1, 2, int(weight)), int)
-    assert_type(await nothing(), None)
     assert_type(await checkout.with_options(priority=5)(order), Receipt)
     assert_type(await run(checkout, order, note="x"), Receipt)
     assert_type(await run("checkout", order), Any)

@@ -237,11 +237,17 @@ class ServerCalls:
         nodes: Sequence[str] | None = None,
         context: Mapping[str, Any] | None = None,
         key: str | None = None,
+        *,
+        from_start: bool = False,
     ) -> str:
         """Rerun nodes; without nodes, everything that failed or was interrupted. The idempotency key makes a
-        repeated request the same rerun."""
+        repeated request the same rerun. ``from_start``: a script or Python workflow starts over."""
         verb = "retry" if nodes is None else "rerun"
-        body = {"nodes": list(nodes), "context": dict(context or {})} if nodes is not None else None
+        body: dict[str, Any] | None = None
+        if nodes is not None:
+            body = {"nodes": list(nodes), "context": dict(context or {})}
+        if nodes is None and from_start:
+            body = {"from_start": True}
         reply = await self.transport.send(
             "POST", _path(execution, verb), ExecutionReply, body, key=key or own_key()
         )

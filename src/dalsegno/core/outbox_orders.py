@@ -9,9 +9,10 @@ from msgspec import Raw, Struct
 
 from dalsegno.model.effect import Effect, WriteOutbox
 
-Topic = Literal["start", "cancel", "cancel_children", "ended", "cleanup"]
-"""start: a child, or a schedule's next run · cancel: one child · cancel_children: all awaited children · ended:
-notify the parent · cleanup: a dead letter, because the execution ended before its clean-up did.
+Topic = Literal["start", "continue", "cancel", "cancel_children", "ended", "cleanup"]
+"""start: a child, or a schedule's next run · continue: a child, from the failure of another · cancel: one child ·
+cancel_children: all awaited children · ended: notify the parent · cleanup: a dead letter, because the execution ended
+before its clean-up did.
 """
 
 
@@ -40,6 +41,8 @@ class StartOrder(Struct, frozen=True, omit_defaults=True):
     """Content hash of one exact definition; without it, ``workflow`` and ``version`` select one."""
     concurrency: dict[str, Any] | None = None
     """Limits how many of the calls gathered together run at a time."""
+    continues: str | None = None
+    """The failed execution with whose machine it starts."""
 
 
 class CancelOrder(Struct, frozen=True, omit_defaults=True):
@@ -67,11 +70,12 @@ decode_notice = msgspec.json.Decoder(Notice).decode
 
 
 def order_start(order: StartOrder) -> WriteOutbox:
-    return WriteOutbox(f"{order.execution}/start", "start", _encode(order))
+    topic: Topic = "start" if order.continues is None else "continue"
+    return WriteOutbox(f"{order.execution}/start", topic, _encode(order))
 
 
 def is_start(effect: Effect) -> TypeGuard[WriteOutbox]:
-    return isinstance(effect, WriteOutbox) and effect.topic == "start"
+    return isinstance(effect, WriteOutbox) and effect.topic in ("start", "continue")
 
 
 def order_cancel(order: CancelOrder) -> WriteOutbox:

@@ -30,6 +30,8 @@ class Again(Struct, frozen=True):
 
     nodes: tuple[str, ...]
     edits: dict[str, msgspec.Raw] = {}
+    machine_of: str | None = None
+    """For a script: the failed execution with whose machine it starts."""
 
 
 class StartToken(Struct, frozen=True, omit_defaults=True):

@@ -233,11 +233,15 @@ class Client(StoredExecutions):
         nodes: Sequence[str] | None = None,
         context: Mapping[str, Any] | None = None,
         key: str | None = None,
+        *,
+        from_start: bool = False,
     ) -> str:
         """Start a new execution that runs from ``nodes`` or, without them, from everything that failed. The same
         ``key`` for the same execution returns the same new execution; with a different request it is refused.
+        ``from_start``: a script or Python workflow does not go on from its failure.
         """
-        return (await self.repetition.rerun(execution, nodes, context, key)).execution
+        again = await self.repetition.rerun(execution, nodes, context, key, from_start=from_start)
+        return again.execution
 
     # -- queries ----------------------------------------------------------------------------------------------
 

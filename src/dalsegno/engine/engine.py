@@ -20,6 +20,7 @@ from dalsegno.engine.operations.troubles import StuckReason, StuckReasons
 from dalsegno.engine.process import switch_often
 from dalsegno.engine.remote.declarations import RemoteDeclarations
 from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.scripts.retry import Lookouts
 from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.tasks import TaskRunner
@@ -177,6 +178,7 @@ class Engine:
         if stack.watch is not None:
             stack.watch.on_commit(self.endings.poll_soon)
             stack.watch.on_commit(switch_often)
+        self.scripts.lookouts = Lookouts(self.endings.over, self.committer.commit)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
@@ -191,8 +193,8 @@ class Engine:
         self.troubles = StuckReasons(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
         self.outage = Outage()
-        self.committer.outage = self.timers.outage = self.endings.outage = self.outage
-        self.reconciler.outage = self.outbox.outage = self.outage
+        for role in (self.committer, self.timers, self.endings, self.reconciler, self.outbox):
+            role.outage = self.outage
         self.publishing = self._make_publishing()
         self._intake: WireIntake | None = None
         self.distribution: Distribution | None = None
@@ -481,6 +483,8 @@ class Engine:
             with contextlib.suppress(asyncio.CancelledError):
                 await role
         self._roles.clear()
+        if self.scripts.lookouts is not None:
+            await self.scripts.lookouts.close()
         await self.endings.close()
         await self.troubles.close()
         await self.committer.drain()

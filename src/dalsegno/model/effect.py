@@ -243,6 +243,8 @@ class SaveMachine(Struct, frozen=True, gc=False, tag=True):
     settled: Completion | None = None
     taken: tuple[TakenSignal, ...] = ()
     interrupted: bool = False
+    exact: bool = False
+    """Also refused if anything has completed or arrived since ``read``."""
 
 
 class SettlePromise(Struct, frozen=True, gc=False, tag=True):

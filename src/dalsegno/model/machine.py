@@ -7,6 +7,7 @@ the wake condition decides whether the machine is resumed.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -24,6 +25,10 @@ def reaches(ranges: Ranges, promise: int) -> bool:
         return start <= promise < stop
     place = bisect_right(ranges, promise, key=_start) - 1
     return place >= 0 and promise < ranges[place][1]
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    return (promise for start, stop in ranges for promise in range(start, stop))
 
 
 def _start(bounds: tuple[int, int]) -> int:

@@ -525,13 +525,25 @@ def _child_started(found: _Found) -> Iterator[str]:
         return
     for child in started:
         other = others.get(child or "")
-        if other is not None and other.parent != found.execution.id:
+        if other is not None and other.parent != found.execution.id and not _is_taken_over(found, other):
             yield f"child {child} was started, but is one of {other.parent}"
         elif other is None and found.history.settled and not _may_be_missing(found, child, others):
             yield f"child {child} was started, but there is no such execution"
     for other in (*_offspring(found, "child"), *_offspring(found, "started")):
         if other.id not in started:
             yield f"execution {other.id} is a child of it, but no event says that it was started"
+
+
+def _is_taken_over(found: _Found, other: ExecutionView) -> bool:
+    """Return True for a task that an execution handed over, of which this one is a retry, perhaps by way of others."""
+    others, view = found.history.others or {}, found.execution
+    for _ in range(len(others)):
+        if other.relation != "task" or view.relation not in ("retry", "child") or view.parent is None:
+            return False
+        if view.parent == other.parent:
+            return True
+        view = others.get(view.parent, view)
+    return False
 
 
 def _may_be_missing(found: _Found, child: str | None, others: Mapping[str, ExecutionView]) -> bool:

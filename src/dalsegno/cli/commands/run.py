@@ -121,13 +121,16 @@ def retry(
     detach: Detach = False,
     quiet: Quiet = False,
     json: Json = False,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Start a script or Python workflow over.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before starting over, which runs tasks again.")
     ] = False,
 ) -> None:
     """Retry what failed, as a new execution.
 
-    Scripts and Python workflows start over.
+    Scripts and Python workflows go on from the failure: what has completed does not run again.
     """
     from dalsegno.cli.run.launch import run_again
 
@@ -143,6 +146,7 @@ def retry(
             detach=detach,
             quiet=quiet,
             json=json,
+            from_start=from_start,
             sure=yes,
         )
     )

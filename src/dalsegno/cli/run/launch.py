@@ -87,6 +87,8 @@ async def watch_execution(
 
 
 LISTED = 20
+LOOKED_AT = 1000
+"""First events in which a wait is searched."""
 
 
 def make_session(
@@ -178,6 +180,7 @@ def run_again(
     detach: bool,
     quiet: bool,
     json: bool,
+    from_start: bool = False,
     sure: bool = False,
 ) -> int:
     """Run a new execution from ``nodes`` on, or without them from what failed, to its end unless detached.
@@ -199,8 +202,8 @@ def run_again(
         if not detach and where.server is None:
             await refuse_unrunnable(where.app, view, app)
         if not nodes and not sure:
-            await ask_before_starting_over(client, view)
-        return await client.rerun(found, nodes, edits)
+            await ask_before_starting_over(client, view, from_start=from_start)
+        return await client.rerun(found, nodes, edits, from_start=from_start)
 
     if detach:
         asyncio.run(_detached(where, create, json=json))
@@ -225,13 +228,17 @@ def follow_execution(
     return Session(where.app, where.command, json, quiet, seconds).run(find_here)
 
 
-async def ask_before_starting_over(client: WorkflowApi, view: ExecutionView) -> None:
+async def ask_before_starting_over(
+    client: WorkflowApi, view: ExecutionView, *, from_start: bool = False
+) -> None:
     """Ask for confirmation before a script or Python workflow starts over.
 
     It does not continue where it failed: its tasks run again under other idempotency keys. A failed task may have had
     its effect, if only its reply was lost.
     """
     if view.kind not in SCRIPTED or view.relation == CLEANUP_RELATION:
+        return
+    if not from_start and await goes_on(client, view):
         return
     tasks = await client.nodes(view.id)
     ran = [_run_again(name, task.runs, task.failed) for name, task in tasks.items() if task.runs]
@@ -245,6 +252,18 @@ async def ask_before_starting_over(client: WorkflowApi, view: ExecutionView) -> 
     if not sys.stdin.isatty():
         raise Refusal(question, "Add --yes if that is what you want.")
     typer.confirm(f"{question[0].upper()}{question[1:]}\nGo on?", abort=True, err=True)
+
+
+async def goes_on(client: WorkflowApi, view: ExecutionView) -> bool:
+    """Return True if a retry goes on from the failure. A server does not say it; it keeps the machine of what failed
+    after it had waited.
+    """
+    if view.state != "FAILED" or view.kind not in SCRIPTED:
+        return False
+    if view.context is not None or isinstance(client, Client):
+        return view.context is not None
+    waited = await client.events(view.id, 0, LOOKED_AT)
+    return any(event.kind == "Suspended" for event in waited)
 
 
 def _run_again(name: str, times: int, failed: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 import msgspec
 from rich.cells import cell_len
@@ -24,7 +24,14 @@ from dalsegno.cli.output import (
     stdout,
 )
 from dalsegno.model.event import Event
-from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionKind, ExecutionState, ExecutionView
+from dalsegno.model.execution import (
+    CLEANUP_RELATION,
+    ENDED,
+    SCRIPTED,
+    ExecutionKind,
+    ExecutionState,
+    ExecutionView,
+)
 from dalsegno.model.ids import ID_LENGTH
 from dalsegno.model.search import RESERVED_TAGS
 from dalsegno.ports.archive import ExecutionFilter
@@ -33,6 +40,8 @@ if TYPE_CHECKING:
     from dalsegno.cli.target.target import WorkflowApi
 
 CHILDREN = 20
+FIRST_EVENTS = 10
+"""First events, of which one is the start."""
 
 
 async def latest_events(client: WorkflowApi, view: ExecutionView, count: int) -> list[Event]:
@@ -56,7 +65,23 @@ def event_as_object(event: Event) -> dict[str, Any]:
     }
 
 
-def print_facts(view: ExecutionView, children: Sequence[ExecutionView]) -> None:
+async def origin_of(client: WorkflowApi, view: ExecutionView) -> Origin | None:
+    """Return from where the execution goes on, if it began with the machine of a failed one."""
+    if view.relation not in ("retry", "child") or view.kind not in SCRIPTED:
+        return None
+    for event in await client.events(view.id, 0, FIRST_EVENTS):
+        if event.kind == "ExecutionStarted" and event.data is not None:
+            facts = msgspec.json.decode(event.data)
+            return Origin(facts["from"], facts["line"]) if "from" in facts else None
+    return None
+
+
+class Origin(NamedTuple):
+    execution: str
+    line: int
+
+
+def print_facts(view: ExecutionView, children: Sequence[ExecutionView], origin: Origin | None = None) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
@@ -70,6 +95,8 @@ def print_facts(view: ExecutionView, children: Sequence[ExecutionView]) -> None:
         facts.add_row("key", Text(view.idempotency_key))
     if view.parent:
         facts.add_row(f"{view.relation or 'child'} of", view.parent)
+    if origin is not None:
+        facts.add_row("continues", f"{origin.execution} at line {origin.line}")
     for child in children:
         facts.add_row(child.relation or "child", Text(f"{child.id} {child.workflow} {child.state.lower()}"))
     console = stdout()
@@ -125,6 +152,8 @@ def _about(event: Event, name: str) -> str:
     data = msgspec.json.decode(event.data) if event.data is not None else {}
     data = data if isinstance(data, dict) else {}
     said = error_text(data.get("error")) or changed_tags(data)
+    if event.kind == "ExecutionStarted" and data.get("from"):
+        said = f"continues {data['from']}"
     line = f" (line {data['line']})" if data.get("line") else ""
     # An event of the whole execution names no node.
     about = f"{name}{item}{count}{line}".strip()

@@ -277,7 +277,8 @@ def _print_next_step(result: Result, command: Command) -> None:
             soft_wrap=True,
         )
         return
-    again = "From there again:" if view.kind == "graph" else "To run it again from the beginning:"
+    from_there = view.kind == "graph" or view.context is not None
+    again = "From there again:" if from_there else "To run it again:"
     console.print(f"[dim]{again}[/] {escape(command.line('retry', view.id))}", soft_wrap=True)
 
 

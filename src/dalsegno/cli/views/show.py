@@ -22,10 +22,12 @@ from dalsegno.cli.output import iso, print_table, reference_names, signs_for, st
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.approvals import next_steps
 from dalsegno.cli.views.executions import (
+    Origin,
     brief,
     children_of,
     event_as_object,
     latest_events,
+    origin_of,
     print_events,
     print_facts,
 )
@@ -190,6 +192,8 @@ class ScriptDetails:
     """Why the program's state is not shown: the workflow's module is not available here."""
     has_letter: bool = False
     """True if a dead letter says that its clean-up did not finish."""
+    origin: Origin | None = None
+    """The failed execution with whose machine it began."""
 
     @property
     def view(self) -> ExecutionView:
@@ -220,6 +224,7 @@ class ScriptDetails:
             },
             "events": [event_as_object(event) for event in self.events],
             "children": [brief(child) for child in self.children],
+            "continues": self.origin._asdict() if self.origin is not None else None,
         }
 
 
@@ -245,6 +250,7 @@ async def read_script_details(client: WorkflowApi, view: ExecutionView, events: 
         await children_of(client, view.id),
         missing,
         await has_letter(client, moment.execution),
+        await origin_of(client, view),
     )
 
 
@@ -264,7 +270,7 @@ def print_script_details(details: ScriptDetails, command: Command) -> None:
         console.print(
             Text(f"\nits variables cannot be shown here: {details.missing}{given}", "yellow"), soft_wrap=True
         )
-    print_facts(view, details.children)
+    print_facts(view, details.children, details.origin)
     print_events(view, details.events)
     error = error_of(view)
     if error is not None:

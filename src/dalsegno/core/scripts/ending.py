@@ -61,7 +61,8 @@ def ended(execution: str, turn: Turn, now: float) -> list[Effect]:
         )
     if turn.error is not None:
         finish = failing(turn.error, now, hand_over=True)
-        kept = _keeping(execution, finish, turn.unfinished, _no_cleanup(turn.error), now)
+        reason = _no_cleanup(turn.error) if turn.is_unfinished else None
+        kept = _keeping(execution, finish, turn.kept, reason, now)
         return [order_cancel_children(execution, FAILED), *kept]
     event = completion_event(now, turn.output)
     return [FinishExecution("COMPLETED", event, turn.output, hand_over=True)]
@@ -76,19 +77,20 @@ def _cleaned_up(
         return [children, finish]
     return [
         children,
-        *_keeping(execution, finish, turn.unfinished, _failed_cleanup(turn.cancel, turn.error), now),
+        *_keeping(execution, finish, turn.kept, _failed_cleanup(turn.cancel, turn.error), now),
     ]
 
 
 def _keeping(
-    execution: str, finish: FinishExecution, unfinished: bytes | None, reason: str, now: float
+    execution: str, finish: FinishExecution, kept: bytes | None, reason: str | None, now: float
 ) -> list[Effect]:
-    """Keep an unfinished clean-up with the ending and write a dead letter for it. Code that had not begun has nothing
-    to clean up, and leaves no letter.
+    """Keep the machine with the ending. If its clean-up is unfinished, for which ``reason`` is given, write a dead
+    letter. Code that had not begun has nothing to clean up, and leaves no letter.
     """
-    if unfinished is None:
+    if kept is None:
         return [finish]
-    return [order_letter(execution, reason, now), replace(finish, context=unfinished)]
+    ending = replace(finish, context=kept)
+    return [ending] if reason is None else [order_letter(execution, reason, now), ending]
 
 
 def is_failed_cleanup(turn: Turn) -> bool:
@@ -155,15 +157,25 @@ def error_object(error: ErrorValue, *, traceback: bool = True) -> dict[str, Any]
 
 
 def fail_script(
-    lease: Lease, view: MachineView | None, error: ErrorValue, now: float, unfinished: bytes | None
+    lease: Lease,
+    view: MachineView | None,
+    error: ErrorValue,
+    now: float,
+    kept: bytes | None,
+    *,
+    is_unfinished: bool,
 ) -> Transition:
-    """End the execution without running its machine: a damaged snapshot, a limit. What it can clean up is kept.
-    Refused if its machine has moved on since ``view``, or was asked to end.
+    """End the execution without running its machine: a damaged snapshot, a limit. Its machine is kept, and if it has
+    something to clean up (``is_unfinished``), people are told. Refused if its machine has moved on since ``view``, or
+    was asked to end.
     """
-    effects: list[Effect] = [_unchanged_machine(view, interrupted=False)] if view is not None else []
+    effects: list[Effect] = []
+    if view is not None:
+        effects.append(replace(_unchanged_machine(view, interrupted=False), exact=kept is not None))
     finish = failing(error, now, hand_over=True)
     effects.append(order_cancel_children(lease.execution, FAILED))
-    effects += _keeping(lease.execution, finish, unfinished, _no_cleanup(error), now)
+    reason = _no_cleanup(error) if is_unfinished else None
+    effects += _keeping(lease.execution, finish, kept, reason, now)
     return Transition(
         lease.execution, tuple(effects), (), lease.token, lease.fence, "", lease.live, epoch=lease.epoch
     )

@@ -18,9 +18,18 @@ from dalsegno.core.outbox_orders import (
     order_cancel,
     order_start,
 )
+from dalsegno.core.scripts.earlier_calls import post_begun
 from dalsegno.core.scripts.ending import deadline_token, ended, grace_token
 from dalsegno.core.scripts.task_options import child_options, task_options
-from dalsegno.core.scripts.token_bodies import StartBody, TaskBody, TimerBody, encode_body, failed
+from dalsegno.core.scripts.token_bodies import (
+    AwaitedExecution,
+    StartBody,
+    TaskBody,
+    TimerBody,
+    decode_timer,
+    encode_body,
+    failed,
+)
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
@@ -58,10 +67,29 @@ def start_script(new: NewExecution, now: float, timeout: float | None) -> Transi
     body = b""
     if len(new.input) <= INLINE_INPUT and new.relation != "retry":  # a retry reads its attempt number
         body = encode_body(StartBody(Raw(new.input), new.workflow, new.version, now))
+    return _first(new, body, now, timeout, _started(new, now))
+
+
+def continue_script(
+    new: NewExecution, other: str, line: int, again: Sequence[str], now: float, timeout: float | None
+) -> Transition:
+    """Create an execution that starts with the machine of a failed one, which is kept with ``other``. ``line``: where
+    that waited. ``again``: the tasks that are asked again.
+    """
+    facts: dict[str, Any] = {"input": Raw(new.input), "relation": new.relation, "from": other, "line": line}
+    if again:
+        facts["again"] = list(again)
+    started = NewEvent("ExecutionStarted", "", "", now, encode_body(facts))
+    return _first(new, encode_body(StartBody(started_at=now, continues=other)), now, timeout, started)
+
+
+def _first(
+    new: NewExecution, body: bytes, now: float, timeout: float | None, started: NewEvent
+) -> Transition:
     effects: list[Effect] = [CreateExecution(new), SpawnToken(resume_token(new.id, 0, body))]
     if timeout is not None:
         effects.append(SpawnToken(deadline_token(new.id, "deadline", now + timeout)))
-    return Transition(new.id, tuple(effects), (_started(new, now),))
+    return Transition(new.id, tuple(effects), (started,))
 
 
 def start_task(
@@ -103,18 +131,23 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     # machine that has moved on.
     effects.append(_saved(turn))
     kinds = {type(request) for request, _ in turn.requests}
+    taken_over: list[Effect] = []
     if turn.status == "suspended":
         if turn.dropped:
             effects.append(DropTokens(turn.dropped))
         if turn.grace_ends is not None:
             effects.append(SpawnToken(grace_token(lease.execution, turn.grace_ends)))
-        effects += turn.carried
+        taken_over = [*turn.carried, *_taken_up(lease.execution, turn, now)]
+        effects += taken_over
     if Cancel in kinds:
         effects += _cancelled_requests(lease, turn)
     if turn.status == "suspended":
         recorded = _recorded(turn, now, events)
-        if turn.carried:
-            recorded = (*recorded, *_carried_children(turn, now))
+        if turn.begun:
+            effects.append(post_begun(lease.execution, turn.begun, recorded[0]))
+            recorded = recorded[1:]
+        if taken_over:
+            recorded = (*recorded, *_carried_children(taken_over, turn.line, now))
     else:
         effects += ended(lease.execution, turn, now)
         recorded = tuple(events)
@@ -146,6 +179,7 @@ def _saved(turn: Turn) -> SaveMachine:
         turn.settled,
         turn.taken,
         turn.interrupted,
+        turn.exact,
     )
 
 
@@ -185,10 +219,18 @@ def _children(lease: Lease, turn: Turn, now: float) -> list[NewEvent]:
     ]
 
 
-def _carried_children(turn: Turn, now: float) -> list[NewEvent]:
-    """Return the events of children that a clean-up starts again because its parent execution waited for them."""
-    orders = [decode_start(each.data) for each in turn.carried if is_start(each)]
-    return [_child_started(each.execution, each.workflow, turn.line, now) for each in orders]
+def _carried_children(effects: Sequence[Effect], line: int, now: float) -> list[NewEvent]:
+    """Return the events of executions that are waited for because another execution waited for them."""
+    found: list[NewEvent] = []
+    for effect in effects:
+        if is_start(effect):
+            order = decode_start(effect.data)
+            found.append(_child_started(order.execution, order.workflow, line, now))
+        elif isinstance(effect, SpawnToken) and effect.token.kind == "timer":
+            awaited = decode_timer(effect.token.data).awaited
+            if awaited is not None:
+                found.append(_child_started(awaited.execution, awaited.name, line, now))
+    return found
 
 
 def _child_started(
@@ -220,8 +262,22 @@ def _requested(lease: Lease, turn: Turn, now: float) -> list[Effect]:
                 effects.append(order_start(_child_order(lease, request, inputs)))
     for body, due in timers:
         if reaches(turn.reachable, body.promise):
-            effects.append(SpawnToken(timer_token(lease.execution, body, due)))
+            effects.append(SpawnToken(timer_token(lease.execution, body.promise, body, due)))
     return effects
+
+
+def await_execution(execution: str, awaited: AwaitedExecution, due: float) -> SpawnToken:
+    """Look at another execution from ``due`` on, whose ending settles the promise."""
+    return SpawnToken(timer_token(execution, awaited.promise, TimerBody(awaited=awaited), due))
+
+
+def _taken_up(execution: str, turn: Turn, now: float) -> list[Effect]:
+    """Return the waits for the tasks that another execution has begun for this turn already."""
+    return [
+        await_execution(execution, awaited, now)
+        for awaited in turn.taken_up
+        if reaches(turn.reachable, awaited.promise)
+    ]
 
 
 def _cancelled_requests(lease: Lease, turn: Turn) -> list[Effect]:
@@ -264,9 +320,9 @@ def _task_token(lease: Lease, request: StartTask, inputs: bytes, turn: Turn, now
     )
 
 
-def timer_token(execution: str, body: TimerBody, due: float) -> NewToken:
+def timer_token(execution: str, promise: int, body: TimerBody, due: float) -> NewToken:
     return NewToken(
-        promise_token_id(execution, body.promise),
+        promise_token_id(execution, promise),
         "",
         "timer",
         body.signal or "",

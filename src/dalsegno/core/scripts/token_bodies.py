@@ -42,24 +42,38 @@ class TaskBody(Struct, frozen=True, omit_defaults=True, gc=False):
     stored: StoredInput | None = None
 
 
-class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A timer, or the time limit of a wait for ``signal``."""
+class AwaitedExecution(Struct, frozen=True, array_like=True, gc=False):
+    """A task that goes on as an execution of its own, for a script that did not call it itself."""
 
     promise: int
+    execution: str
+    name: str
+
+
+class TimerBody(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A timer, the time limit of a wait for ``signal``, or a look at an execution whose ending is awaited."""
+
+    promise: int = -1
     signal: str | None = None
+    awaited: AwaitedExecution | None = None
+    """Then without ``promise``: a release that does not know this refuses the body."""
 
 
 class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
     """The body of the first resume token: a small start payload need not be read back."""
 
-    input: Raw
-    workflow: str
-    version: int
-    started_at: float
+    input: Raw = NO_INPUT
+    workflow: str = ""
+    version: int = 0
+    started_at: float = 0.0
     attempt: int = 1
     """One more than the number of executions it retries."""
     cleanup_of: str | None = None
     """The execution whose machine it starts from, to continue its clean-up."""
+    continues: str | None = None
+    """The failed execution whose machine it starts from. It has no ``input`` then: a release that does not know this
+    refuses the body.
+    """
 
 
 class AskedTask(Struct, frozen=True, array_like=True, gc=False):
@@ -71,6 +85,16 @@ class AskedTask(Struct, frozen=True, array_like=True, gc=False):
     token: str
     """The idempotency key of its runs, unless the script gave one."""
     priority: int = 0
+
+
+class EarlierCall(Struct, frozen=True, array_like=True, gc=False):
+    """A call that the failed turn made: its task is an execution of its own by now, its detached workflow another."""
+
+    promise: int
+    name: str
+    input: str
+    """Digest of the input."""
+    execution: str
 
 
 class FailedTask(Struct, frozen=True, gc=False):

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from dalsegno.core.scripts.token_bodies import StoredInput
+from dalsegno.core.scripts.token_bodies import AwaitedExecution, EarlierCall, StoredInput
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang.runtime.effects import (
     TIME_LIMITED,
@@ -59,8 +59,22 @@ class Turn(Struct, gc=False):
     """Blob names in the snapshot."""
     cut_short: bool = False
     """It failed without its handlers of errors: by a limit, or because its state cannot be stored."""
-    unfinished: bytes | None = None
-    """For a clean-up that failed, or that was not reached: what is kept of it."""
+    raised: Ranges | None = None
+    """For a turn that failed: the promises in awaits that raised; None: not known."""
+    raises_again: bool = False
+    """It failed with an error that it was handling before."""
+    kept: bytes | None = None
+    """For a turn that failed: its machine before it, for another execution."""
+    is_unfinished: bool = False
+    """A clean-up failed or was not reached: people are told."""
+    exact: bool = False
+    """Nothing may have arrived since ``read``: what is kept would lack it."""
+    begun: tuple[EarlierCall, ...] = ()
+    """The calls that the next turn may make again."""
+    made_before: Sequence[tuple[Request, bytes]] = ()
+    """Requests that were made before the execution was retried."""
+    taken_up: Sequence[AwaitedExecution] = ()
+    """The executions that run calls which were made before the execution was retried."""
     grace_ends: float | None = None
     """When a clean-up is cut off."""
     carried: Sequence[Effect] = ()

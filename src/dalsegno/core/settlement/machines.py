@@ -33,6 +33,8 @@ def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace
                 return True
             if machine.cancel and not effect.interrupted and _ends(transition):
                 return True
+            if effect.exact and machine.inbox != effect.read:
+                return True
             if effect.settled is not None:
                 paused = execution.state == "PAUSED"
                 return paused or machine.resuming or machine.inbox != effect.read

@@ -7,11 +7,11 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dalsegno.core import commands
-from dalsegno.core.scripts.cleanup import decode_unfinished, start_cleanup
 from dalsegno.core.scripts.ending import cancel_script, terminate_script, termination
+from dalsegno.core.scripts.kept import decode_kept, start_cleanup
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.operations.troubles import CLEANUP
-from dalsegno.engine.scripts.cleanup import read_unfinished
+from dalsegno.engine.scripts.kept import read_kept
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.starting.start import Ancestry, Launcher, Started, StartOptions, new_execution
 from dalsegno.errors import Conflict
@@ -75,7 +75,7 @@ class Cancellation:
         clean-up, and not missed.
         """
         ledger, blobs = self.stored.stack.ledger, self.stored.results.blobs
-        view, kept = await read_unfinished(ledger, blobs, execution, termination(reason))
+        view, kept = await read_kept(ledger, blobs, execution, termination(reason))
         return terminate_script(execution, view, ledger.now(), reason, kept)
 
     async def has_letter(self, execution: str) -> bool:
@@ -97,7 +97,7 @@ class Cancellation:
         program = await stored.definitions.any_by_hash(view.definition)
         if not isinstance(program, ScriptProgram):
             raise Conflict(f"execution {execution} is not a script and has no clean-up")
-        now, kept = stored.stack.ledger.now(), decode_unfinished(view.context)
+        now, kept = stored.stack.ledger.now(), decode_kept(view.context)
         own = repeated_execution_id(view.id, CLEANUP_RELATION)
         options = StartOptions(tags=dict(view.tags), priority=view.priority, starter=starter)
         ancestry = Ancestry(own, kept.state_of or view.id, CLEANUP_RELATION)

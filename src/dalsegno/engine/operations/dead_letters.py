@@ -21,7 +21,7 @@ from msgspec import Struct
 from dalsegno.core.outbox_orders import CleanupLetter, decode_letter
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.troubles import CLEANUP, KIND, StuckReason, Written, decode, record_id
-from dalsegno.engine.scripts.cleanup import taken_up
+from dalsegno.engine.scripts.kept import taken_up
 from dalsegno.engine.worker.capabilities import hurry_transition
 from dalsegno.errors import Conflict, NotFound
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, SCRIPTED, ExecutionView

@@ -32,6 +32,7 @@ from dalsegno.core.diagnosis import (
 )
 from dalsegno.core.graph.external_waits import awaiting_in, signal_of
 from dalsegno.core.scripts.ending import GRACE
+from dalsegno.core.scripts.token_bodies import decode_timer
 from dalsegno.core.scripts.turn import describe, leaves_of, without_limits
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.executions import no_execution
@@ -401,6 +402,8 @@ def _missing_result(
     execution, name = inspection.execution.id, leaf.name or ""
     match leaf.kind:
         case "task":
+            if token is not None and token.kind == "timer":
+                return _elsewhere(name, token)
             return _task(inspection, name, token, lost)
         case "timer":
             return _timer(token, leaf.due)
@@ -435,6 +438,14 @@ def _timer(token: TokenView | None, due: float | None) -> Wait:
         sentence = "a timer is due; it fires when the execution is resumed"
         return Wait("timer", "", "", sentence, subject="timer")
     return Wait("timer", "", "", "a timer has not fired yet", due, subject="timer")
+
+
+def _elsewhere(name: str, token: TokenView) -> Wait:
+    """Return the wait for a task that an earlier execution called."""
+    awaited = decode_timer(token.data).awaited
+    execution = awaited.execution if awaited is not None else ""
+    sentence = f"task '{name}', called before the retry (execution {execution}), has not ended"
+    return Wait("child", name, "", sentence, subject="child")
 
 
 def _child(workflow: str, execution: str) -> Wait:
@@ -504,7 +515,7 @@ def _waits_by_tokens(
         else _signal(execution.id, name, limits.get(name))
         for name in machine.wake.signals
     ]
-    awaited = {
+    awaited_tokens = {
         promise_token_id(execution.id, number)
         for start, stop in machine.wake.awaited or machine.reachable
         for number in range(start, stop)
@@ -512,10 +523,12 @@ def _waits_by_tokens(
     for token in tokens:
         if token.kind == "task":
             found.append(_task(inspection, token.node, token, _lost_owner(token, lost)))
-        elif (
-            token.kind == "timer" and not token.node and token.id in awaited and token.due not in outer_limits
-        ):
-            found.append(_timer(token, token.due))
+        elif token.kind == "timer" and not token.node and token.id in awaited_tokens:
+            awaited = decode_timer(token.data).awaited
+            if awaited is not None:
+                found.append(_elsewhere(awaited.name, token))
+            elif token.due not in outer_limits:
+                found.append(_timer(token, token.due))
     return _limited(found, outer_limits[0]) if outer_limits else found
 
 

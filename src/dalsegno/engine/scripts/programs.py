@@ -41,6 +41,10 @@ class RunningMachine(Protocol):
     def cut_short(self) -> bool: ...
 
     @property
+    def raises_again(self) -> bool:
+        """Whether it failed with an error that it was handling before its turn. Of scripts it is not known."""
+
+    @property
     def awaiting(self) -> Awaitable | None: ...
 
     @property
@@ -53,6 +57,12 @@ class RunningMachine(Protocol):
     def take_effects(self) -> list[Effect]: ...
 
     def take_logs(self) -> list[tuple[str, str]]: ...
+
+    def take_raised(self) -> frozenset[int]:
+        """Return the numbers of the promises in awaits that have thrown since the last turn."""
+
+    def move_to(self, context: Mapping[str, Any]) -> None:
+        """Let another execution continue the suspended machine."""
 
     def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool: ...
 

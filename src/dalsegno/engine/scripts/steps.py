@@ -8,7 +8,7 @@ committed instead: the task is not run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,14 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.graph.step_input import Awaiting, Result
+from dalsegno.core.scripts.earlier_calls import (
+    begun_calls,
+    cancelled_tasks,
+    find_begun,
+    read_begun,
+    take_up,
+    took_begun,
+)
 from dalsegno.core.scripts.ending import (
     GRACE,
     cut_off,
@@ -24,6 +32,8 @@ from dalsegno.core.scripts.ending import (
     fail_script,
     is_failed_cleanup,
 )
+from dalsegno.core.scripts.kept import UNKNOWN_TURN, FailedTurn
+from dalsegno.core.scripts.retry import keeps_machine
 from dalsegno.core.scripts.step import commit_turn
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.tasks import (
@@ -36,6 +46,7 @@ from dalsegno.core.scripts.tasks import (
     task_event,
 )
 from dalsegno.core.scripts.token_bodies import (
+    EarlierCall,
     StartBody,
     TaskBody,
     blob_of,
@@ -51,10 +62,11 @@ from dalsegno.engine.batches import bytes_of
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedules import schedule_step
 from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
-from dalsegno.engine.scripts.cleanup import Cleanup, read_unfinished
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
+from dalsegno.engine.scripts.kept import Cleanup, read_kept
 from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripts.retry import Lookouts, Retry, look_at
 from dalsegno.engine.scripts.tasks import Questions, TaskRunner
 from dalsegno.engine.scripts.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
@@ -76,6 +88,7 @@ from dalsegno.lang.runtime.effects import Awaitable as Awaits
 from dalsegno.lang.runtime.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.event import NewEvent
+from dalsegno.model.execution import ExecutionView
 from dalsegno.model.failure import NO_RETRY
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -151,6 +164,7 @@ class ScriptSteps:
         self.seals = seals
         self.task_returned: Callable[[Lease], None] = lambda _: None
         """Called when a task has returned, before its script takes its turn."""
+        self.lookouts: Lookouts | None = None
 
     async def step(self, lease: Lease, began: float | None = None) -> ScriptStep:
         """Take a step. ``began``: start time of a task that was begun earlier and elsewhere."""
@@ -219,17 +233,17 @@ class ScriptSteps:
         return await self.fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error)))
 
     async def fail(self, lease: Lease, error: ErrorValue) -> ScriptStep:
-        """Return the step that ends a script without another turn. The state of one that cleans up, or may have
-        something to clean up, is kept. The commit is refused if the machine moves on meanwhile: then the step is to be
-        computed again.
+        """Return the step that ends a script without another turn. Its machine is kept: a retry continues it, and so
+        does a clean-up if it may have something to clean up. The commit is refused if the machine moves on meanwhile:
+        then the step is to be computed again.
         """
-        view, kept = await self.ledger.machine(lease.execution), None
-        if view is not None and (view.cancel or await self._can_clean_up(lease.definition)):
-            view, kept = await read_unfinished(self.ledger, self.blobs, lease.execution, error.message)
+        own = decode_task(lease.data).promise if lease.kind == "task" else None
+        failure = FailedTurn(dropped=(own,)) if own is not None else UNKNOWN_TURN
+        view, kept = await read_kept(self.ledger, self.blobs, lease.execution, error.message, failure)
         if view is not None and view.cancel:
-            ending = fail_cleanup(lease, view, error, self.ledger.now(), kept)
-        else:
-            ending = fail_script(lease, view, error, self.ledger.now(), kept)
+            return ScriptStep(fail_cleanup(lease, view, error, self.ledger.now(), kept), ends_with=error)
+        cleans_up = kept is not None and await self._can_clean_up(lease.definition)
+        ending = fail_script(lease, view, error, self.ledger.now(), kept, is_unfinished=cleans_up)
         return ScriptStep(ending, ends_with=error)
 
     async def _can_clean_up(self, definition: str) -> bool:
@@ -272,23 +286,39 @@ class ScriptSteps:
     ) -> tuple[Turn, RunningMachine | None]:
         was_interrupted = job.interrupted
         turn, machine = await self.turns.run(job, begin, self._thread(program))
+        left = _take_up(job, turn) if job.signals else ()
         if turn.cancel or turn.error is not None:
-            await self._complete(lease, program, turn, was_interrupted)
+            await self._complete(lease, program, turn, was_interrupted, left)
         return turn, machine
 
     async def _complete(
-        self, lease: Lease, program: ScriptProgram, turn: Turn, was_interrupted: bool
+        self,
+        lease: Lease,
+        program: ScriptProgram,
+        turn: Turn,
+        was_interrupted: bool,
+        left: Sequence[EarlierCall] = (),
     ) -> None:
-        """Add what the commit needs to a turn that failed or was asked to end. ``was_interrupted``: before the
-        turn.
+        """Add what the commit needs to a turn that failed or was asked to end. ``was_interrupted``: before the turn.
+        ``left``: calls that it could have made again and has not.
         """
         if turn.error is not None and turn.error.code == NAME_MISSING:
             raise BadConfiguration(_waits_for(program, turn.error.message))
         if turn.cancel and turn.interrupted and not was_interrupted:
             turn.grace_ends = self._end_of_grace(program)
-        if _leaves_state(turn, program) and turn.error is not None:
-            message = turn.error.message
-            _, turn.unfinished = await read_unfinished(self.ledger, self.blobs, lease.execution, message)
+        if turn.error is None:
+            return
+        is_unfinished, turn.exact = _leaves_state(turn, program), keeps_machine(turn)
+        if not is_unfinished and not turn.exact:
+            return
+        failure = UNKNOWN_TURN
+        if turn.exact:
+            begun = begun_calls(lease.execution, turn, left)
+            dropped = cancelled_tasks(turn)
+            failure = FailedTurn(turn.raised, begun, turn.raises_again, turn.settled, dropped)
+        message = turn.error.message
+        _, turn.kept = await read_kept(self.ledger, self.blobs, lease.execution, message, failure)
+        turn.is_unfinished = is_unfinished and turn.kept is not None
 
     def _end_of_grace(self, program: ScriptProgram) -> float | None:
         grace = self._grace(program)
@@ -360,6 +390,8 @@ class ScriptSteps:
         now = self.ledger.now()
         if body.cleanup_of is not None:
             return await self._first_turn_of_cleanup(lease, program, body.cleanup_of)
+        if body.continues is not None:
+            return await self._first_turn_of_retry(lease, program, body.continues)
         if view is not None and view.cancel:
             error = interruption(view.cancel, "it had not begun yet")
             turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel, interrupted=True)
@@ -394,6 +426,29 @@ class ScriptSteps:
             turn.carried = await cleanup.carried_over(turn)
         return self._turned(lease, job, turn, machine)
 
+    async def _first_turn_of_retry(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
+        """Take over the machine of a failed execution. Nothing of it runs in this turn: the next one runs the failed
+        turn again, as any turn of this execution.
+        """
+        machine_view, own = (
+            await self.ledger.machine(lease.execution),
+            await self.archive.execution(lease.execution),
+        )
+        if machine_view is None or own is None:
+            return ScriptStep(nothing(lease))  # it has ended meanwhile and was swept
+        retry = Retry(self.archive, self.blobs, self.reading, lease, other, self.inputs, self.results)
+        kept = await retry.kept()
+        snapshot = await self._opened(
+            msgspec.structs.replace(lease, execution=retry.other), program, kept.snapshot
+        )
+        context = _context(own, await self.reading.attempt(own))
+        job = retry.job(machine_view)
+        begin = await retry.loader(program, snapshot, job, context)
+        turn, machine = await self.turns.run(job, begin, self._thread(program))
+        if turn.status == "suspended":
+            await retry.take_over(turn, job.before, self.ledger.now())
+        return self._turned(lease, job, turn, machine, is_cached=False)
+
     async def _start_body(self, lease: Lease) -> StartBody:
         if lease.data:
             return decode_start_body(lease.data)
@@ -404,7 +459,14 @@ class ScriptSteps:
         return StartBody(Raw(view.input), view.workflow, view.version, view.created_at, attempt)
 
     def _turned(
-        self, lease: Lease, job: Job, turn: Turn, machine: Any, events: tuple[NewEvent, ...] = ()
+        self,
+        lease: Lease,
+        job: Job,
+        turn: Turn,
+        machine: Any,
+        events: tuple[NewEvent, ...] = (),
+        *,
+        is_cached: bool = True,
     ) -> ScriptStep:
         turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
         is_native = type(machine) is PythonMachine
@@ -412,7 +474,9 @@ class ScriptSteps:
             turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         cached = None
-        is_kept = machine is not None and (turn.weight <= LIGHT_BYTES or is_native)
+        is_kept = is_cached and machine is not None and (turn.weight <= LIGHT_BYTES or is_native)
+        if job.signals and find_begun(job.execution, job.signals) is not None:
+            is_kept = False  # a fused turn would not find them
         if is_kept and turn.status == "suspended" and job.awaiting is not None:
             cached = _cached(job, turn, machine, job.awaiting)
         return ScriptStep(transition, cached=cached, freed=_freed(job, turn) if job.sizes else 0)
@@ -494,6 +558,11 @@ class ScriptSteps:
         if step.spent is not None:
             await self.inputs.remove(lease.execution, step.spent)
 
+    def put_off(self, lease: Lease) -> None:
+        """Note that a timer was put off. It may look at a task that goes on elsewhere."""
+        if self.lookouts is not None:
+            self.lookouts.watch(lease)
+
     async def handed_over(self, lease: Lease, step: ScriptStep) -> Transition | None:
         """Return the transition of a task whose script has ended meanwhile: the task is an execution of its own by
         now.
@@ -514,6 +583,8 @@ class ScriptSteps:
     async def _timer(self, lease: Lease) -> ScriptStep:
         body = decode_timer(lease.data)
         now = self.ledger.now()
+        if body.awaited is not None:
+            return ScriptStep(await look_at(self.archive, self.results, lease, body.awaited, now))
         if body.signal is None:
             event = NewEvent("TimerFired", "", "", now, None, lease.token)
             return await self._settled(lease, succeeded(body.promise, Result(b"null")), event)
@@ -580,11 +651,31 @@ class ScriptSteps:
         if lease.node != GRACE:
             timeout = program.timeout if isinstance(program, ScriptProgram) else None
             return ScriptStep(expire_script(lease, now, timeout))
-        view, kept = await read_unfinished(self.ledger, self.blobs, lease.execution, CLEANUP_CUT_OFF)
+        view, kept = await read_kept(self.ledger, self.blobs, lease.execution, CLEANUP_CUT_OFF)
         if view is None:
             return ScriptStep(nothing(lease))
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None
         return ScriptStep(cut_off(lease, view, now, grace, kept))
+
+
+def _take_up(job: Job, turn: Turn) -> Sequence[EarlierCall]:
+    """Let a turn that is run again take up the calls that were made before. Return those that it has not made."""
+    signal = find_begun(job.execution, job.signals)
+    if signal is None or not job.stops or turn.cancel:
+        return ()
+    turn.taken = (*turn.taken, took_begun(signal))
+    return take_up(turn, read_begun(signal))
+
+
+def _context(view: ExecutionView, attempt: int) -> dict[str, Any]:
+    """Return what a program can read about its execution."""
+    return {
+        "executionId": view.id,
+        "workflow": view.workflow,
+        "version": view.version,
+        "startedAt": int(view.created_at * 1000),
+        "attempt": attempt,
+    }
 
 
 def _leaves_state(turn: Turn, program: ScriptProgram) -> bool:

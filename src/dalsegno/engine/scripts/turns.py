@@ -29,6 +29,7 @@ from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.runtime.effects import AwaitSignal, Effect, ErrorValue, SetTags, StartTask, StartWorkflow
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
+from dalsegno.lang.runtime.promises import ranges
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Blobs
 
@@ -158,7 +159,7 @@ class Turns:
 
     def _turn(self, job: Job, machine: RunningMachine) -> tuple[Turn, Mapping[str, bytes]]:
         """Return the turn, and the blobs of its snapshot that may be new."""
-        effects = machine.take_effects()
+        effects, raised = machine.take_effects(), machine.take_raised()
         job.is_over = machine.status == "completed" and not effects
         requests, input_bytes = self._requests(effects)
         turn = Turn(
@@ -178,6 +179,8 @@ class Turns:
         if machine.status == "failed":
             turn.error = storable_error(machine.error) if machine.error is not None else None
             turn.cut_short = machine.cut_short
+            turn.raised = None if machine.cut_short else ranges(set(raised))
+            turn.raises_again = machine.raises_again
         else:
             turn.output = encode_value(machine.result, "the result of the workflow", *self._most())
             self._check_size(turn.output, "the result of the workflow")

@@ -19,11 +19,14 @@ from dalsegno.core.pending import (
     never_begun,
     submit,
 )
+from dalsegno.core.scripts.kept import asked_again_tasks
+from dalsegno.core.scripts.step import continue_script
 from dalsegno.core.scripts.tasks import nothing
 from dalsegno.core.values import encode_value, refuse_size
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.scripts.retry import machine_to_continue
 from dalsegno.engine.starting.rerun import RerunHistory, rerun_transition
 from dalsegno.engine.starting.start import (
     Ancestry,
@@ -72,11 +75,25 @@ async def first_transition(
     """Return the transition that an ordinary start, retry or rerun would have committed."""
     if new.kind == "task":
         return start_task_transition(new, now, body.queue, limited(body.concurrency))
+    if body.again is not None and body.again.machine_of is not None:
+        return await _continued(rerun_history, definitions, new, now, body.again.machine_of)
     if body.again is not None:
         return await rerun_transition(
             rerun_history, await definitions.by_hash(new.definition), new, body.again, now
         )
     return start_transition(await definitions.any_by_hash(new.definition), new, now)
+
+
+async def _continued(
+    rerun_history: RerunHistory, definitions: Definitions, new: NewExecution, now: float, other: str
+) -> Transition:
+    """Return the start of a retry that begins with the machine of a failed execution."""
+    view = await rerun_history.execution(other, new.id)
+    kept = await machine_to_continue(rerun_history.archive, view)
+    program = await definitions.any_by_hash(new.definition)
+    if kept is None or not isinstance(program, ScriptProgram):
+        raise Conflict(f"execution {other} cannot be continued: its machine is no longer kept")
+    return continue_script(new, other, kept.line, asked_again_tasks(kept), now, program.timeout)
 
 
 class Unchanged:

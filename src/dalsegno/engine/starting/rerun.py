@@ -5,7 +5,8 @@
   before.
 - If the execution was itself a retry or rerun, the nodes that it did not run again keep their results from its
   predecessors.
-- Scripts and tasks start again from the beginning.
+- Scripts start with the machine of the failed execution; without one, and if asked to, from the beginning. Tasks start
+  again from the beginning.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from dalsegno.core.graph.rerun import Restart, restart
 from dalsegno.core.graph.step_input import Body, Entry, key_of
 from dalsegno.core.history import RunFacts, read_task, run_facts
 from dalsegno.core.pending import Again, StartToken, submit
+from dalsegno.core.scripts.kept import KeptMachine
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.scripts.retry import machine_to_continue
 from dalsegno.engine.starting.idempotency import check_same_rerun
 from dalsegno.engine.starting.start import (
     Ancestry,
@@ -259,14 +262,25 @@ class Reruns:
         context: Mapping[str, Any] | None,
         key: str | None,
         starter: str | None = None,
+        *,
+        from_start: bool = False,
     ) -> Started:
         """Retry or rerun an execution. ``starter``: the API key that the new execution counts for, instead of the key
-        of the first one.
+        of the first one. ``from_start``: a script or Python workflow does not go on from its failure.
         """
         stored = self.stored
         view = await stored.status(execution)
         if view.kind != "graph":
-            return await self._from_the_beginning(view, nodes, key, starter)
+            kept = None
+            if not from_start and not nodes and view.relation != CLEANUP_RELATION:
+                kept = await machine_to_continue(stored.stack.archive, view)
+            if kept is None:
+                return await self._from_the_beginning(view, nodes, key, starter)
+            return await self._from_the_failure(view, kept, key, starter)
+        if from_start:
+            raise InvalidInput(
+                f"'{view.workflow}' is a graph: rerun it from its first nodes, or start it again with the same input"
+            )
         program = await stored.definitions.by_hash(view.definition)
         new, again = await plan_rerun(stored, program, view, nodes, context or {}, key, starter)
         now = new.created_at
@@ -300,6 +314,16 @@ class Reruns:
         options, ancestry = _retry_options(view, key, starter)
         program = await self._program_of(view)
         return await self.launcher.start(program, Raw(view.input), options, ancestry)
+
+    async def _from_the_failure(
+        self, view: ExecutionView, kept: KeptMachine, key: str | None, starter: str | None
+    ) -> Started:
+        """Start a script or Python workflow with its machine as it was before the turn that failed."""
+        options, ancestry = _retry_options(view, key, starter)
+        program = await self.stored.definitions.any_by_hash(view.definition)
+        if not isinstance(program, ScriptProgram):
+            raise Conflict(f"execution {view.id} is not a script or Python workflow")
+        return await self.launcher.continue_from(program, view.id, kept, Raw(view.input), options, ancestry)
 
     async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
         """Return the version that it ran. An execution that failed because its workflow was not deployed takes the

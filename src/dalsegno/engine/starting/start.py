@@ -14,8 +14,9 @@ from msgspec import Raw
 
 from dalsegno.core.graph.start import StartReply, begun, start
 from dalsegno.core.outbox_orders import StartOrder, encode_notice
-from dalsegno.core.pending import StartToken, submit
-from dalsegno.core.scripts.step import start_script, start_task
+from dalsegno.core.pending import Again, StartToken, submit
+from dalsegno.core.scripts.kept import KeptMachine, asked_again_tasks
+from dalsegno.core.scripts.step import continue_script, start_script, start_task
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import LARGEST_INLINE, StoredInput, TaskBody, encode_body
 from dalsegno.core.values import decode_value, encode_value, refuse_size
@@ -23,11 +24,12 @@ from dalsegno.engine.definitions import Program
 from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.options import Duration, Moment, read_duration, read_moment
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
+from dalsegno.engine.scripts.retry import machine_to_continue
 from dalsegno.engine.scripts.turns import InThread
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import light_limits
 from dalsegno.engine.subprocesses.job_pool import INLINE_BYTES, Offload, payload_problems
-from dalsegno.errors import DalSegnoError, Finding, InvalidInput, LimitExceeded, UsageError
+from dalsegno.errors import Conflict, DalSegnoError, Finding, InvalidInput, LimitExceeded, UsageError
 from dalsegno.lang import Expression, ExpressionFailed, Limits
 from dalsegno.lang.python import PythonProgram, arguments_for
 from dalsegno.lang.runtime.limits import Heavy
@@ -407,7 +409,33 @@ class Launcher:
         options = StartOptions(
             None, order.idempotency_key, order.tags, order.priority, starter=starter, limit=limit
         )
-        return await self.start(program, order.input, options, ancestry)
+        if order.continues is None:
+            return await self.start(program, order.input, options, ancestry)
+        other = await self.stored.stack.archive.execution(order.continues)
+        kept = await machine_to_continue(self.stored.stack.archive, other) if other is not None else None
+        if kept is None or not isinstance(program, ScriptProgram):
+            raise Conflict(f"execution {order.continues} cannot be continued: its machine is no longer kept")
+        return await self.continue_from(program, order.continues, kept, order.input, options, ancestry)
+
+    async def continue_from(
+        self,
+        program: ScriptProgram,
+        other: str,
+        kept: KeptMachine,
+        payload: Any,
+        options: StartOptions,
+        ancestry: Ancestry,
+    ) -> Started:
+        """Start an execution with the machine that is kept of a failed one."""
+        stored = self.stored
+        now = stored.stack.ledger.now()
+        new = new_execution(program, payload, options, now, stored.limits, ancestry)
+        limit = options.limit or await workflow_limit(program, new, now, stored.limits, stored.offload)
+        if limit is not None:
+            body = StartToken(again=Again((), machine_of=other))
+            return await self.create(new, submit(new, now, body=body, limit=limit), options)
+        first = continue_script(new, other, kept.line, asked_again_tasks(kept), now, program.timeout)
+        return await self.create(new, first, options)
 
     # -- the first commit -------------------------------------------------------------------------------------
 

@@ -35,9 +35,10 @@ from dalsegno.engine.definitions import Program, deployed_names
 from dalsegno.engine.executions import StoredExecutions, all_executions
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.troubles import CLEANUP, StuckReason
-from dalsegno.engine.scripts.cleanup import taken_up
 from dalsegno.engine.scripts.failures import class_names
+from dalsegno.engine.scripts.kept import taken_up
 from dalsegno.engine.scripts.programs import ScriptProgram
+from dalsegno.engine.scripts.retry import error_of
 from dalsegno.engine.starting.start import Launcher, never_started
 from dalsegno.engine.subprocesses.job_pool import Requester, requester
 from dalsegno.errors import (
@@ -269,6 +270,7 @@ class Outbox:
     def _orders(self) -> dict[str, Callable[[OutboxEntry], Awaitable[None]]]:
         return {
             "start": self._start,
+            "continue": self._start,
             "cancel": self._cancel,
             "cancel_children": self._cancel_children,
             "ended": self._ended,
@@ -364,7 +366,7 @@ class Outbox:
                 "NOT_FOUND", f"execution {entry.execution} has been removed"
             )
         else:
-            error = None if view.state == "COMPLETED" else _error_of(view)
+            error = None if view.state == "COMPLETED" else error_of(view)
         event = self._child_ended(view.workflow if view is not None else "", entry.execution, error)
         output = (view.output if view is not None else None) or b"null"
         await self._report(entry.id, notice, entry.execution, event, output if error is None else None, error)
@@ -443,21 +445,6 @@ class Outbox:
             return frozenset()
         inspection = await self.ledger.inspect(order.execution)
         return awaited_children(inspection, order.ended_scope) if inspection is not None else frozenset()
-
-
-def _error_of(view: ExecutionView) -> ErrorValue:
-    error = msgspec.json.decode(view.error) if view.error is not None else {}
-    code = "CancelledError" if view.state == "CANCELLED" else error.get("code") or "TASK_FAILED"
-    return ErrorValue(
-        code,
-        error.get("message") or f"the child execution ended {view.state}",
-        error.get("type"),
-        error.get("details"),
-        classes=tuple(error.get("classes") or ()),
-        args=tuple(error.get("args") or ()),
-        attributes=error.get("attributes"),
-        traceback=error.get("traceback"),
-    )
 
 
 def _described(error: ErrorValue | None) -> dict[str, object]:

@@ -576,6 +576,8 @@ class Worker:
     ) -> Lease | None:
         if step.cached is not None:
             self.scripts.hot.keep(lease.execution, step.cached)
+        if lease.kind == "timer" and step.transition.park is not None:
+            self.scripts.put_off(lease)
         if not applied.kept:
             return None
         leases = self._kept(lease, kept, applied)

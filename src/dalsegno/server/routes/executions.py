@@ -45,6 +45,7 @@ from dalsegno.server.schemas.executions import (
     NodeInfo,
     PictureInfo,
     RerunRequest,
+    RetryRequest,
     SignalRequest,
     StartRequest,
     Why,
@@ -242,13 +243,18 @@ async def retry(
     execution: ExecutionId,
     response: Response,
     http: Request,
+    request: RetryRequest | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Execution:
-    """Starts a new execution from everything that failed or was interrupted. That of a script or Python workflow
-    starts over, without asking: tasks that have completed run again, with new idempotency keys of their own. A
-    repeated idempotency key returns the same new execution (200 instead of 201)."""
+    """Starts a new execution from everything that failed or was interrupted. A script or Python workflow that failed
+    goes on from its failure: what has completed does not run again. It starts over, without asking, with new
+    idempotency keys, if it failed before it had to wait, if it did not fail, or with `from_start`. A repeated
+    idempotency key returns the same new execution (200 instead of 201)."""
     starter = await _starter(services, caller_of(http), execution, idempotency_key)
-    again = await services.client.repetition.rerun(execution, None, None, idempotency_key, starter)
+    from_start = request is not None and request.from_start
+    again = await services.client.repetition.rerun(
+        execution, None, None, idempotency_key, starter, from_start=from_start
+    )
     return await answer_for(services, again, response)
 
 

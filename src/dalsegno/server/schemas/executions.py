@@ -383,6 +383,14 @@ class CancelRequest(Asked, BaseModel):
     reason: str | None = Field(default=None, max_length=2000)
 
 
+class RetryRequest(Asked, BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"from_start": True}})
+
+    from_start: bool = Field(
+        default=False, description="A script or Python workflow starts over, instead of from its failure."
+    )
+
+
 class RerunRequest(Asked, BaseModel):
     model_config = ConfigDict(
         extra="forbid",
@@ -471,6 +479,9 @@ class BulkRequest(Asked, BaseModel):
         default=False, description="Count the executions that would be changed, and change none."
     )
     reason: str | None = Field(default=None, max_length=2000, description="Of a cancellation or termination.")
+    from_start: bool = Field(
+        default=False, description="Of a retry: scripts and Python workflows start over."
+    )
     limit: int = Field(
         default=1000, ge=1, le=10_000, description="Maximum number of executions in this call."
     )

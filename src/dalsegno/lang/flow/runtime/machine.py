@@ -140,6 +140,21 @@ class Machine(Runner):
             self._packed = None
         return logs
 
+    def take_raised(self) -> frozenset[int]:
+        """Return the numbers of the promises in awaits that have thrown since the last call."""
+        raised, self.raised = frozenset(self.raised), set()
+        return raised
+
+    raises_again = False
+    """Unknown of a script: a caught error is an ordinary value."""
+
+    def move_to(self, context: Mapping[str, Any]) -> None:
+        """Let another execution continue the suspended machine."""
+        self.requests.execution = str(context["executionId"])
+        if "Context" in self.globals:
+            self.globals["Context"] = dict(context)
+        self._packed = None
+
     @property
     def line(self) -> int:
         """The line that runs or waits."""

@@ -43,8 +43,8 @@ class Runner(Interpreter):
     """Frames, variables and requests of one execution."""
 
     __slots__ = (
-        "cut_short", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "requests",
-        "result", "status",
+        "cut_short", "entropy", "error", "globals", "known", "limits", "missing", "needed", "program", "raised",
+        "requests", "result", "status",
     )  # fmt: skip
 
     def __init__(self, program: FlowProgram, limits: Limits, entropy: Entropy) -> None:
@@ -63,6 +63,8 @@ class Runner(Interpreter):
         self.error: ErrorValue | None = None
         self.cut_short = False
         """True if it failed without its ``catch`` and ``finally`` blocks."""
+        self.raised: set[int] = set()
+        """Numbers of the promises in awaits that have thrown since `take_raised`."""
         self.globals: dict[str, Value] = {}
         self.requests = Requests()
         self.known: Known = {}
@@ -199,6 +201,7 @@ class Runner(Interpreter):
         if isinstance(verdict.outcome, Ok):
             frame.stack[-1] = verdict.outcome.value
             return False
+        self.raised.update([leaf.number for leaf in leaves(promise)])
         self.throw(with_stack(verdict.outcome.error, self.trace()))
         return True
 

@@ -28,10 +28,10 @@ from dalsegno.lang.python.traces import TRACE, Entry, followed, formatted, passe
 from dalsegno.lang.python.values.decisions import promise_name
 from dalsegno.lang.python.values.payload_types import type_text
 from dalsegno.lang.python.values.typed_values import to_plain
-from dalsegno.lang.runtime.effects import APPROVAL, ErrorValue, Outcome
+from dalsegno.lang.runtime.effects import APPROVAL, Err, ErrorValue, Outcome
 from dalsegno.lang.runtime.limits import Limits
 from dalsegno.lang.runtime.pending_effects import Requests
-from dalsegno.lang.runtime.promises import AnyPromise, Promise, Verdict, settle
+from dalsegno.lang.runtime.promises import AnyPromise, Promise, Verdict, leaves, settle
 
 Status: TypeAlias = Literal["running", "suspended", "completed", "failed", "paused"]
 
@@ -84,6 +84,12 @@ class Interpreter:
         self.error: ErrorValue | None = None
         self.cut_short = False
         """True if it failed without its ``except`` and ``finally`` blocks."""
+        self.raised: set[int] = set()
+        """Numbers of the promises in awaits that have raised since `take_raised`."""
+        self.handling: tuple[BaseException, ...] | None = None
+        """The exceptions that it was handling when its turn began; None before the turn."""
+        self.raises_again = False
+        """True if it failed with an exception that it was handling before its turn."""
         self._meter = InstructionMeter(limits.instructions)
         self._tick_cell = CellType(self._meter.tick)
         self.last_line = program.functions[0].line
@@ -234,6 +240,7 @@ class Interpreter:
             error = _as_coroutine(error)
             if self.frames:
                 passed(error, self._place(self.frames[-1]))
+        self.raises_again = any(error is handled for handled in self.handling or ())
         told = formatted(error, self.program.source)
         value = error_value(error, {"traceback": told})
         if value.traceback is not None and followed(error) is not None:
@@ -270,6 +277,8 @@ class Interpreter:
             frame.position -= 1
             self.status, self.pending = "suspended", promise
             return True
+        if isinstance(verdict.outcome, Err):
+            self.raised.update([leaf.number for leaf in leaves(promise)])
         frame.stack[-1] = value_of(promise, verdict, self.known, self.program)
         return False
 

@@ -83,6 +83,8 @@ class PythonMachine(Interpreter):
             return False
         if self.status == "suspended":
             self.known.clear()
+            if self.handling is None:
+                self.handling = self._handled()
         for promise, outcome in outcomes.items():
             number = _number(promise)
             if number is not None and number not in self.known:
@@ -155,6 +157,20 @@ class PythonMachine(Interpreter):
         effects, self.requests.effects = self.requests.effects, []
         self._frozen_without_requests()
         return effects
+
+    def take_raised(self) -> frozenset[int]:
+        """Return the numbers of the promises in awaits that have raised since the last call: the turn is over."""
+        raised, self.raised, self.handling = frozenset(self.raised), set(), None
+        return raised
+
+    def _handled(self) -> tuple[BaseException, ...]:
+        return tuple([error for frame in self.frames for error in frame.handled if error is not None])
+
+    def move_to(self, context: Mapping[str, Any]) -> None:
+        """Let another execution continue the suspended machine."""
+        self.requests.execution = str(context["executionId"])
+        self.context = context
+        self._frozen = freeze(self)
 
     def take_logs(self) -> list[tuple[str, str]]:
         logs, self.requests.logs = self.requests.logs, []

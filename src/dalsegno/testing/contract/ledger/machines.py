@@ -19,6 +19,7 @@ from dalsegno.testing.contract.builders import RUN, command, event, finish, paus
 from dalsegno.testing.contract.ledger.ending import sweep_all
 from dalsegno.testing.contract.script_builders import (
     SOME,
+    delivered,
     done,
     failed,
     machine_of,
@@ -132,6 +133,19 @@ class LedgerMachines(Topic):
 
         assert (applied.ended, applied.ready) == ("COMPLETED", ())
         assert await stack.commit(step(lease, save(2))) == [Stale("finished")]
+
+    async def test_l5_exact_ending_is_refused_once_something_has_arrived(self, stack: ContractStack) -> None:
+        """Else the machine that is kept with the ending would lack it."""
+        await suspend(stack, task("t1"), need=9)
+        await stack.apply(command(RUN, WakeMachine()))
+        lease = await resume_lease(stack, 1)
+        exact = replace(save(1, read=0), exact=True)
+        await stack.apply(command(RUN, delivered(1)))
+
+        assert await stack.commit(step(lease, exact, finish("FAILED"))) == [Stale("version")]
+        [applied] = await stack.apply(step(lease, replace(exact, read=1), finish("FAILED")))
+
+        assert applied.ended == "FAILED"
 
     async def test_l9_machines_of_two_executions_know_nothing_of_each_other(
         self, stack: ContractStack

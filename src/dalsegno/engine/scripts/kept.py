@@ -1,17 +1,21 @@
-"""Continuation of a clean-up: the first turn of a new execution starts from the machine of an ended one."""
+"""Machines of ended executions: kept with the ending, and read by the first turn of an execution that continues one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
+from typing import Any
 
-from dalsegno.core.scripts.cleanup import (
-    UnfinishedCleanup,
+from dalsegno.core.scripts.kept import (
+    UNKNOWN_TURN,
+    FailedTurn,
+    KeptMachine,
     carried_over,
-    decode_unfinished,
+    decode_kept,
+    kept_machine,
     stored_inputs,
     tasks_again,
-    unfinished,
 )
 from dalsegno.core.scripts.token_bodies import StoredInput, blob_of
 from dalsegno.core.scripts.turn import Turn
@@ -26,7 +30,7 @@ from dalsegno.lang.runtime.effects import promise_id
 from dalsegno.model.effect import Effect
 from dalsegno.model.execution import CLEANUP_RELATION, ExecutionView
 from dalsegno.model.ids import child_execution_id, repeated_execution_id
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, numbers_in
 from dalsegno.model.token import Lease, TokenView
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.ledger import Ledger
@@ -38,10 +42,10 @@ MOST_CHILDREN = 10_000
 """Promises of the old execution that are searched for children."""
 
 
-async def read_unfinished(
-    ledger: Ledger, blobs: Blobs, execution: str, message: str
+async def read_kept(
+    ledger: Ledger, blobs: Blobs, execution: str, message: str, failure: FailedTurn = UNKNOWN_TURN
 ) -> tuple[MachineView | None, bytes | None]:
-    """Return the machine and its unfinished clean-up. The commit that stores it must be refused if the machine has
+    """Return the machine and what is kept of it. The commit that stores it must be refused if the machine has
     advanced since. Completions that arrive during the read without advancing it are found by the second read of its
     inbox.
     """
@@ -54,7 +58,7 @@ async def read_unfinished(
             return before, None
         reads += 1
         if await _keep_inputs(blobs, inspection.tokens) or reads == MOST_READS:
-            return before, unfinished(inspection.execution, after, inspection.tokens, message)
+            return before, kept_machine(inspection.execution, after, inspection.tokens, message, failure)
 
 
 async def _keep_inputs(blobs: Blobs, tokens: Sequence[TokenView]) -> bool:
@@ -76,7 +80,21 @@ async def taken_up(archive: Archive, executions: Sequence[str]) -> frozenset[str
     return frozenset(successors[found] for found in await archive.states(list(successors)))
 
 
-class Cleanup:
+async def kept_with(archive: Archive, execution: str) -> tuple[str, bytes]:
+    """Return the kept machine of an execution, and the execution that keeps it: one that ended before its first turn
+    refers to the one that it was to continue.
+    """
+    while True:
+        view = await archive.execution(execution)
+        if view is None or view.context is None:
+            raise SnapshotError(f"the state of execution {execution} is no longer kept")
+        other = decode_kept(view.context).state_of
+        if other is None:
+            return execution, view.context
+        execution = other
+
+
+class Predecessor:
     """The kept machine of ``other``, for the first turn of another execution."""
 
     def __init__(
@@ -86,22 +104,67 @@ class Cleanup:
         self._blobs = blobs
         self._reading = reading
         self._execution = lease.execution
-        self._other = other
-        self._kept: UnfinishedCleanup | None = None
+        self.other = other
+        self._kept: KeptMachine | None = None
 
-    async def kept(self) -> UnfinishedCleanup:
+    async def kept(self) -> KeptMachine:
         if self._kept is None:
-            view = await self._archive.execution(self._other)
-            if view is None or view.context is None:
-                raise SnapshotError(f"the state of execution {self._other} is no longer kept")
-            refuse_if_light(len(view.context))
-            self._kept = decode_unfinished(view.context)
+            self.other, data = await kept_with(self._archive, self.other)
+            refuse_if_light(len(data))
+            self._kept = decode_kept(data)
         return self._kept
+
+    async def loader(
+        self,
+        program: ScriptProgram,
+        snapshot: bytes,
+        job: Job,
+        context: Mapping[str, Any] | None = None,
+    ) -> Callable[[], RunningMachine]:
+        """Return a function that loads the machine. ``snapshot`` has no seal any more and is verified as that of the
+        old execution. ``context``: that of the execution that continues it.
+        """
+        blobs = await program.read_blobs(snapshot, partial(self._blobs.get, self.other))
+        await self._copy_blobs(sorted(blob_names([snapshot, *blobs.values()])), turn=0)
+        light = is_light.get()
+
+        def load() -> RunningMachine:
+            machine = program.load(snapshot, blobs, light=light)
+            if context is not None:
+                machine.move_to(context)
+            job.before = machine.awaiting
+            return machine
+
+        return load
+
+    async def _copy_blobs(self, names: Iterable[str | None], turn: int | None = None) -> None:
+        """Copy values. ``turn``: for those of a snapshot, which are removed with it."""
+        for name in names:
+            if name is None:
+                continue
+            try:
+                data = await self._blobs.get(self.other, name)
+            except NotFound:
+                continue  # a value that looks like a name
+            await self._blobs.put(self._execution, data, turn=turn)
+
+    async def _children(self, promises: Iterable[int]) -> list[tuple[int, ExecutionView]]:
+        """Return the children it waited for."""
+        found: list[tuple[int, ExecutionView]] = []
+        for promise in islice(promises, MOST_CHILDREN):
+            child = await self._archive.execution(child_execution_id(self.other, promise_id(promise)))
+            if child is not None and child.relation == "child":
+                found.append((promise, child))
+        return found
+
+
+class Cleanup(Predecessor):
+    """An unfinished clean-up."""
 
     async def job(self, now: float) -> Job:
         """Return the job, with the outcomes that the old execution knew."""
         kept = await self.kept()
-        await self._copy_blobs([name for each in kept.completions if (name := blob_of(each)) is not None])
+        await self._copy_blobs([blob_of(each) for each in kept.completions])
         return Job(
             self._execution,
             0,
@@ -118,59 +181,29 @@ class Cleanup:
             reason=None if kept.interrupted else kept.message,
         )
 
-    async def loader(self, program: ScriptProgram, snapshot: bytes, job: Job) -> Callable[[], RunningMachine]:
-        """Return a function that loads the machine. ``snapshot`` has no seal any more and is verified as that of the
-        old execution.
-        """
-        blobs = await program.read_blobs(snapshot, partial(self._blobs.get, self._other))
-        await self._copy_blobs(sorted(blob_names([snapshot, *blobs.values()])))
-        light = is_light.get()
-
-        def load() -> RunningMachine:
-            machine = program.load(snapshot, blobs, light=light)
-            job.before = machine.awaiting
-            return machine
-
-        return load
-
     async def _copy_input(self, stored: StoredInput) -> None:
         try:
-            data = await self._blobs.get(self._other, stored.blob)
+            data = await self._blobs.get(self.other, stored.blob)
         except NotFound:
-            raise SnapshotError(f"an input of a task of execution {self._other} is no longer kept") from None
+            raise SnapshotError(f"an input of a task of execution {self.other} is no longer kept") from None
         await self._blobs.put(self._execution, data, turn=UNTIL_REMOVED)
-
-    async def _copy_blobs(self, names: list[str]) -> None:
-        for name in names:
-            try:
-                data = await self._blobs.get(self._other, name)
-            except NotFound:
-                continue  # a value that looks like a name
-            await self._blobs.put(self._execution, data, turn=0)
 
     async def carried_over(self, turn: Turn) -> list[Effect]:
         kept = await self.kept()
         for task in tasks_again(kept, turn.reachable):
             if task.body.stored is not None:
                 await self._copy_input(task.body.stored)
-        return carried_over(self._execution, kept, await self._children(kept, turn), turn.reachable)
+        return carried_over(self._execution, kept, await self._awaited_children(kept, turn), turn.reachable)
 
-    async def _children(self, kept: UnfinishedCleanup, turn: Turn) -> list[tuple[int, ExecutionView]]:
+    async def _awaited_children(self, kept: KeptMachine, turn: Turn) -> list[tuple[int, ExecutionView]]:
         """Return the children it waited for. Those started in this turn have higher numbers than all of the old
         execution.
         """
         settled = {each.promise for each in kept.completions}
         settled.update([each.promise for each in kept.tasks], [each.promise for each in kept.timers])
         begun = {request.id for request, _ in turn.requests if hasattr(request, "id")}
-        found: list[tuple[int, ExecutionView]] = []
-        looked = 0
-        for start, stop in turn.reachable:
-            for promise in range(start, stop):
-                if promise in settled or promise_id(promise) in begun:
-                    continue
-                if (looked := looked + 1) > MOST_CHILDREN:
-                    return found
-                child = await self._archive.execution(child_execution_id(self._other, promise_id(promise)))
-                if child is not None and child.relation == "child":
-                    found.append((promise, child))
-        return found
+        return await self._children(
+            promise
+            for promise in numbers_in(turn.reachable)
+            if promise not in settled and promise_id(promise) not in begun
+        )
