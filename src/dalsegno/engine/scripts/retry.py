@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from dalsegno.core.graph.step_input import Result
 from dalsegno.core.outbox_orders import order_start
+from dalsegno.core.scripts.earlier_calls import find_begun, read_begun, take_up, took_begun
 from dalsegno.core.scripts.ending import error_object
 from dalsegno.core.scripts.kept import (
     KeptMachine,
@@ -183,6 +185,26 @@ class Retry(Predecessor):
 def asked_by(view: ExecutionView, promise: int) -> AskedTask:
     """Return the call of a task that was handed over."""
     return AskedTask(promise, view.workflow, decode_task(view.input), "", view.priority)
+
+
+def take_up_again(job: Job, turn: Turn) -> Sequence[EarlierCall]:
+    """Let a turn that is run again take up the calls that were made before. Return those that it has not made."""
+    signal = find_begun(job.execution, job.signals)
+    if signal is None or not job.stops or turn.cancel:
+        return ()
+    turn.taken = (*turn.taken, took_begun(signal))
+    return take_up(turn, read_begun(signal))
+
+
+def context_of(view: ExecutionView, attempt: int) -> dict[str, Any]:
+    """Return what a program can read about its execution."""
+    return {
+        "executionId": view.id,
+        "workflow": view.workflow,
+        "version": view.version,
+        "startedAt": int(view.created_at * 1000),
+        "attempt": attempt,
+    }
 
 
 # -- tasks that go on elsewhere ----------------------------------------------------------------------------------

@@ -16,14 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dalsegno.core.graph.step_input import Awaiting, Result
-from dalsegno.core.scripts.earlier_calls import (
-    begun_calls,
-    cancelled_tasks,
-    find_begun,
-    read_begun,
-    take_up,
-    took_begun,
-)
+from dalsegno.core.scripts.earlier_calls import begun_calls, cancelled_tasks, find_begun
 from dalsegno.core.scripts.ending import (
     GRACE,
     cut_off,
@@ -66,7 +59,7 @@ from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripts.kept import Cleanup, read_kept
 from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
-from dalsegno.engine.scripts.retry import Lookouts, Retry, look_at
+from dalsegno.engine.scripts.retry import Lookouts, Retry, context_of, look_at, take_up_again
 from dalsegno.engine.scripts.tasks import Questions, TaskRunner
 from dalsegno.engine.scripts.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
@@ -88,7 +81,6 @@ from dalsegno.lang.runtime.effects import Awaitable as Awaits
 from dalsegno.lang.runtime.effects import ErrorValue, Outcome, promise_id, promise_number
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.event import NewEvent
-from dalsegno.model.execution import ExecutionView
 from dalsegno.model.failure import NO_RETRY
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, reaches
@@ -286,7 +278,7 @@ class ScriptSteps:
     ) -> tuple[Turn, RunningMachine | None]:
         was_interrupted = job.interrupted
         turn, machine = await self.turns.run(job, begin, self._thread(program))
-        left = _take_up(job, turn) if job.signals else ()
+        left = take_up_again(job, turn) if job.signals else ()
         if turn.cancel or turn.error is not None:
             await self._complete(lease, program, turn, was_interrupted, left)
         return turn, machine
@@ -441,7 +433,7 @@ class ScriptSteps:
         snapshot = await self._opened(
             msgspec.structs.replace(lease, execution=retry.other), program, kept.snapshot
         )
-        context = _context(own, await self.reading.attempt(own))
+        context = context_of(own, await self.reading.attempt(own))
         job = retry.job(machine_view)
         begin = await retry.loader(program, snapshot, job, context)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
@@ -656,26 +648,6 @@ class ScriptSteps:
             return ScriptStep(nothing(lease))
         grace = self._grace(program) if isinstance(program, ScriptProgram) else None
         return ScriptStep(cut_off(lease, view, now, grace, kept))
-
-
-def _take_up(job: Job, turn: Turn) -> Sequence[EarlierCall]:
-    """Let a turn that is run again take up the calls that were made before. Return those that it has not made."""
-    signal = find_begun(job.execution, job.signals)
-    if signal is None or not job.stops or turn.cancel:
-        return ()
-    turn.taken = (*turn.taken, took_begun(signal))
-    return take_up(turn, read_begun(signal))
-
-
-def _context(view: ExecutionView, attempt: int) -> dict[str, Any]:
-    """Return what a program can read about its execution."""
-    return {
-        "executionId": view.id,
-        "workflow": view.workflow,
-        "version": view.version,
-        "startedAt": int(view.created_at * 1000),
-        "attempt": attempt,
-    }
 
 
 def _leaves_state(turn: Turn, program: ScriptProgram) -> bool:
