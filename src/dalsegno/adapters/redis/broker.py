@@ -56,6 +56,8 @@ STREAM_LENGTH = 1000
 """Entries to which a stream is trimmed, about."""
 STREAM_LASTS = 86_400
 """Seconds after which the stream of an unused queue is removed."""
+RENEW_EVERY = 60.0
+"""Seconds after which an announcement renews that time."""
 READ_PAUSE = 0.5
 GROUP, CONSUMER = "workers", "any"
 """Entries are not acknowledged, so that consumers need no names of their own."""
@@ -108,6 +110,8 @@ class RedisBroker:
         """When tokens of each queue that others might take were last announced."""
         self._left_here: dict[str, float] = {}
         """When tokens of each queue were last left to workers that wait here."""
+        self._renewed: dict[str, float] = {}
+        """When the stream of each queue was last given its time."""
         self._connected_at = -math.inf
         self._paused_until = -math.inf
         self._busy_soon: asyncio.TimerHandle | None = None
@@ -262,7 +266,9 @@ class RedisBroker:
         body = _encode_tokens([(each.token, each.execution, each.priority) for each in tokens])
         key = PREFIX + queue
         self.connection.send("XADD", key, "MAXLEN", "~", STREAM_LENGTH, "*", "tokens", body)
-        self.connection.send("EXPIRE", key, STREAM_LASTS)
+        if _clock() - self._renewed.get(queue, -math.inf) >= RENEW_EVERY:
+            self._renewed[queue] = _clock()
+            self.connection.send("EXPIRE", key, STREAM_LASTS)
 
     def _others(self, queue: str) -> int:
         """Return how many other processes wait for tokens of the queue."""
@@ -316,6 +322,7 @@ class RedisBroker:
     def _connected(self) -> None:
         """Handle a new connection: announcements may have been missed on both sides."""
         self._connected_at = _clock()
+        self._renewed.clear()
         self._reported = frozenset()
         self.channel.send(Message(self.channel.name, hello=True))
         self._wake_all()
@@ -383,7 +390,7 @@ class StreamReader:
         )
         for key, entries in found or ():
             name = key.decode()
-            self._connection.send("XDEL", name, *(entry for entry, _ in entries))
+            self._connection.send_later("XDEL", name, *(entry for entry, _ in entries))
             for _, fields in entries:
                 self._received(name.removeprefix(PREFIX), _tokens_of(name.removeprefix(PREFIX), fields))
 

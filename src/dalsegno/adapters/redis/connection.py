@@ -49,6 +49,8 @@ REMIND_AFTER = 60.0
 """Seconds between two warnings about the same loss."""
 MOST_UNSENT = 10_000
 """Commands that are kept while a round trip is under way; beyond that the oldest are dropped."""
+LATER = 0.05
+"""Seconds for which a command that is not urgent waits for others."""
 CHANNEL = "wf:messages"
 
 Command = tuple[Any, ...]
@@ -78,6 +80,8 @@ class RedisConnection:
         self._refusal: BadConfiguration | None = None
         self._unsent: list[Command] = []
         self._has_unsent = asyncio.Event()
+        self._later: asyncio.TimerHandle | None = None
+        """Sends what is not urgent."""
         self._tasks: list[asyncio.Task[None]] = []
         self._away_since: float | None = None
         self._warned_at = 0.0
@@ -141,6 +145,8 @@ class RedisConnection:
         tasks, self._tasks = self._tasks, []
         await end_tasks(*tasks)
         await self.flush()
+        if self._later is not None:
+            self._later.cancel()
         self.working = False
         await close_client(self.client)
 
@@ -151,6 +157,13 @@ class RedisConnection:
         if self.working:
             self._unsent.append(command)
             self._has_unsent.set()
+
+    def send_later(self, *command: Any) -> None:
+        """Send a command with the next one, or after a moment: a round trip costs more than a command."""
+        if self.working:
+            self._unsent.append(command)
+            if self._later is None:
+                self._later = asyncio.get_running_loop().call_later(LATER, self._has_unsent.set)
 
     async def transaction(self, *commands: Command) -> list[Any]:
         """Run commands as one transaction; return their replies."""
@@ -182,7 +195,12 @@ class RedisConnection:
 
     async def _send_unsent(self) -> None:
         self._has_unsent.clear()
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         commands, self._unsent = self._unsent[-MOST_UNSENT:], []
+        if not commands:
+            return
         async with self.client.pipeline(transaction=False) as pipeline:
             for command in commands:
                 pipeline.execute_command(*command)

@@ -303,7 +303,8 @@ class Publishing:
         while looked < LOOKED_AT and len(self._due) < MOST_NOTED:
             found = await self.publications.unfinished(self._cursor, PAGE)
             for execution in found.executions:
-                self._due.setdefault(execution, 0.0)
+                if execution not in self._kept:  # those are looked at more often
+                    self._due.setdefault(execution, 0.0)
             looked += PAGE
             self._cursor = found.after
             if not found.after:
