@@ -153,7 +153,7 @@ class Publishing:
 
     def publisher_of(self, created: CreateExecution) -> tuple[str | None, float | None]:
         """Return this process and a time if it publishes an execution from its start: no claim is needed then."""
-        if not self._may_keep or created.pending or len(self._kept) >= KEPT:
+        if not self._may_keep or created.pending or len(self._kept) >= KEPT or not self.publisher.ready():
             return None, None
         if self.stored.definitions.known(created.execution.definition) is None:
             return None, None
