@@ -59,9 +59,9 @@ AnyProgram = FlowProgram | PythonProgram
 
 
 def compiled(program: Program, language: Any) -> AnyProgram:
-    return next(
-        found for found in programs_of(ScriptScenario(program, language=language)) if found.name == MAIN
-    )
+    """Compile the main workflow; its children are answered like tasks."""
+    alone = replace(program, workflows={MAIN: program.workflows[MAIN]})
+    return programs_of(ScriptScenario(alone, language=language))[0]
 
 
 def outcome_of(effect: Effect) -> Outcome:
@@ -243,28 +243,32 @@ def edited_program(random: Random, program: Program) -> Program:
 
 
 def check(seed: int, language: str, seen: Counter[str]) -> None:
-    """Move the machine of a random program at each of its stops, to the same code and to an edited version."""
+    """Move the machine of a random program at its stops to an edited version, of each third also to the same code."""
     random = Random(seed)
     program = draw_program(random)
-    old = compiled(program, language)
-    again = compiled(_with_timeout(program), language)
-    new = compiled(edited_program(random, program), language)
-    before, same, after = Version(old), Version(again), Version(new)
-    there, back, forward = before.mover_to(same), same.mover_to(before), before.mover_to(after)
-    oracle = list(_stops(new))
-    run = started(old)
+    old = Version(compiled(program, language))
+    new = Version(compiled(edited_program(random, program), language))
+    again = Version(compiled(_with_timeout(program), language)) if seed % 3 == 0 else None
+    forward = old.mover_to(new)
+    oracle = list(_stops(new.program))
+    run = started(old.program)
     for stop in range(MOST_STOPS):
         if run.machine.status != "suspended":
             return
         place = f"seed {seed}, stop {stop}, {language}"
         data = run.machine.dumps()
-        ending = loaded(old, data, run).end()
-        movement = there.move(data)
-        assert movement.maps, (place, [str(reason) for reason in movement.reasons])
-        assert loaded(again, movement.data, run).end() == ending, place
-        assert back.move(movement.data).data == data, place
-        _check_edited(forward.move(data), new, run, oracle, seen, place)
+        if again is not None:
+            _check_same(data, old, again, run, place)
+        _check_edited(forward.move(data), new.program, run, oracle, seen, place)
         run.go_on()
+
+
+def _check_same(data: bytes, old: Version, again: Version, run: Run, place: str) -> None:
+    movement = old.mover_to(again).move(data)
+    assert movement.maps, (place, [str(reason) for reason in movement.reasons])
+    ending = loaded(old.program, data, run).end()
+    assert loaded(again.program, movement.data, run).end() == ending, place
+    assert again.mover_to(old).move(movement.data).data == data, place
 
 
 def _with_timeout(program: Program) -> Program:

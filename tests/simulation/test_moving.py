@@ -7,17 +7,18 @@ from collections import Counter
 
 import pytest
 
-from tests.effort import IS_SEARCHING
+from tests.effort import first
 from tests.simulation.moving import check
 
 FIRST = int(os.environ.get("DALSEGNO_FIRST_SEED", "0"))
-PROGRAMS = int(os.environ.get("DALSEGNO_MOVED_PROGRAMS", "5000" if IS_SEARCHING else "60"))
+PROGRAMS = 50
 
 
 @pytest.mark.parametrize("language", ["flow", "python"])
-def test_moved_machines_go_on_as_if_the_new_version_had_run_from_the_start(language: str) -> None:
+@pytest.mark.parametrize("block", first(1, range(100)))
+def test_moved_machines_go_on_as_if_the_new_version_had_run_from_the_start(block: int, language: str) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(FIRST, FIRST + PROGRAMS):
+    for seed in range(FIRST + PROGRAMS * block, FIRST + PROGRAMS * (block + 1)):
         check(seed, language, seen)
     assert seen["moved"] > seen["refused"] / 4, seen
     assert seen["compared"] > PROGRAMS / 2, seen
