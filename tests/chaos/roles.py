@@ -21,10 +21,12 @@ from dalsegno.server import ServerSettings
 from dalsegno.server.application import Roles
 from tests.chaos.mixed_workload import app, settings
 from tests.chaos.witness import bear_witness
+from tests.servers.forking import build_grammars
 from tests.servers.process import HOST, die_with_parent
 
 
 def answer(url: str, folder: Path, chosen: EngineSettings) -> None:
+    build_grammars()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not kept as zombies
     for line in sys.stdin:
         child = os.fork()
