@@ -161,10 +161,11 @@ class RedisTimers:
         if now < self._turn_until and await client.pexpire(TURN, lasts):
             self._turn_until = now + TURN_SECONDS
             return 0.0
-        if await client.set(TURN, self._name, nx=True, px=lasts):
+        left = int(await client.pttl(TURN))
+        if left <= 0 and await client.set(TURN, self._name, nx=True, px=lasts):
             self._turn_until, self._looks = now + TURN_SECONDS, 0
             return 0.0
-        return max(int(await client.pttl(TURN)) / 1000, LOOK_EVERY)
+        return max(left / 1000, LOOK_EVERY)
 
     async def _is_anything_due(self) -> bool:
         """Look with one command. Old claims are looked for less often; the first look is at everything."""
