@@ -372,3 +372,53 @@ def test_a_key_that_the_program_gave_stays(stage: Stage, shop: Shop) -> None:
     shop.broken = set()
     assert retried(stage, first).output == "ship 1"
     assert set(shop.keys["ship"]) == {"mine"}
+
+
+def test_a_failed_call_with_a_large_input_is_refused_before_anything_starts(stage: Stage, shop: Shop) -> None:
+    shop.broken = {"ship"}
+    first = stage.start_script(
+        'await Task.run("charge", 1)\nreturn await Task.run("ship", "x".repeat(90000))'
+    )
+    failed(stage, first)
+    shop.broken = set()
+    with pytest.raises(Conflict, match="its input is large"):
+        retried(stage, first)
+    assert retried(stage, first, from_start=True).state == "COMPLETED"
+
+
+@LANGUAGES
+def test_large_variables_and_results_come_along(stage: Stage, shop: Shop, language: str) -> None:
+    """They are blobs of the failed execution; pruning those of earlier turns must leave the results."""
+    size = 400_000
+    shop.broken = {"ship"}
+    if language == "script":
+        first = stage.start_script(
+            f'let own = "y".repeat({size})\n'
+            f'let late = Task.run("echo", "x".repeat({size}))\n'
+            "await late\n"
+            'await Task.run("ship", 1)\n'
+            'own = own + "z"\n'
+            'await Task.run("mail", 1)\n'
+            "return own.length + (await late).length"
+        )
+    else:
+
+        async def same(text: str) -> str:
+            return text
+
+        echo = stage.app.task(same)
+
+        @stage.app.workflow
+        async def large() -> int:
+            own, late = "y" * size, echo("x" * size)
+            await late
+            await shop.ship(1)
+            own += "z"
+            await shop.mail(1)
+            return len(own) + len(await late)
+
+        first = stage.app.start(large)
+    failed(stage, first)
+    shop.broken = set()
+    again = retried(stage, first)
+    assert (again.state, again.output) == ("COMPLETED", 2 * size + 1), again.error

@@ -106,6 +106,7 @@ def test_the_calls_that_go_on_without_a_failed_turn() -> None:
     charge, detached = task_execution_id(promise_token_id("e", 4)), child_execution_id("e", "p8")
     named = [(call.promise, call.name, call.execution) for call in calls if call.name != APPROVAL]
     assert named == [(4, "charge", charge), (8, "detached", detached)]
+    assert [call.detached for call in calls] == [False, True]
 
 
 def test_the_same_calls_are_taken_up_in_order_and_others_made() -> None:

@@ -43,7 +43,8 @@ def begun_calls(execution: str, turn: Turn, left: Sequence[EarlierCall] = ()) ->
             number = promise_number(request.id)
             other = others.get(number) or _own_execution(execution, request)
             if other is not None:
-                found.append(EarlierCall(number, request.name, input_digest(raw), other))
+                detached = isinstance(request, StartWorkflow)
+                found.append(EarlierCall(number, request.name, input_digest(raw), other, detached))
     return (*sorted(found, key=lambda call: call.promise), *left)
 
 

@@ -95,6 +95,8 @@ class EarlierCall(Struct, frozen=True, array_like=True, gc=False):
     input: str
     """Digest of the input."""
     execution: str
+    detached: bool = False
+    """For a workflow that was started without waiting for it."""
 
 
 class FailedTask(Struct, frozen=True, gc=False):

@@ -104,7 +104,9 @@ class Retry(Predecessor):
         turn.begun = tuple([call for call in kept.begun if await self._goes_on(call)])
 
     async def _goes_on(self, call: EarlierCall) -> bool:
-        """Return False for a call that has failed since: it is made again."""
+        """Return False for a task that has failed since: it is called again. Detached workflows are left alone."""
+        if call.detached:
+            return True
         view = await self._archive.execution(call.execution)
         return view is None or view.state not in LOST
 
@@ -321,14 +323,13 @@ async def _check_calls(archive: Archive, view: ExecutionView, other: str, kept: 
         await _check_children(archive, view, other, lost)
     pending = [task for task in kept.tasks if task.promise not in kept.failed and not asks_people(task.node)]
     awaited = {task_execution_id(task.token): task.node for task in pending}
-    awaited.update({call.execution: call.name for call in kept.begun})
+    awaited.update({call.execution: call.name for call in kept.begun if not call.detached})
     awaited.update(
         {each.execution: each.name for timer in kept.timers if (each := timer.awaited) is not None}
     )
     found = await archive.states(list(awaited)) if awaited else {}
-    detached = {call.execution for call in kept.begun}
     gone = sorted(name for execution, name in awaited.items() if execution not in found)
-    if gone and not detached.issuperset(each for each in awaited if each not in found):
+    if gone:
         raise Conflict(
             f"cannot retry execution {view.id} from its failure: its task '{gone[0]}' went on without it, and its"
             f" outcome is no longer stored; {FROM_START}"
