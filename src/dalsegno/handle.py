@@ -15,9 +15,11 @@ from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
+from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
+from dalsegno.model.definition import Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
 
@@ -88,7 +90,17 @@ class Calls(Protocol):
         key: str | None = None,
         *,
         from_start: bool = False,
+        version: Version = None,
     ) -> str: ...
+
+    async def preview_retry(
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        version: Version = None,
+        *,
+        from_start: bool = False,
+    ) -> RetryPlan: ...
 
 
 class Runtime(Protocol):
@@ -261,27 +273,45 @@ class Handle(Generic[R_co]):
     async def aresume(self) -> None:
         await self._acall(self._client().resume(self.id))
 
-    def retry(self, *, idempotency_key: str | None = None, from_start: bool = False) -> Handle[R_co]:
+    def retry(
+        self, *, idempotency_key: str | None = None, from_start: bool = False, version: Version = None
+    ) -> Handle[R_co]:
         """Starts a new execution from everything that failed or was interrupted. A script or Python workflow that
         failed goes on from its failure: what has completed does not run again. It starts over, with new idempotency
         keys, if it failed before its first ``await`` had to wait, if it did not fail, or with ``from_start``. The same
-        key returns the same new execution."""
-        return self._call(self._rerun(None, None, idempotency_key, from_start=from_start))
+        key returns the same new execution.
 
-    async def aretry(self, *, idempotency_key: str | None = None, from_start: bool = False) -> Handle[R_co]:
-        return await self._acall(self._rerun(None, None, idempotency_key, from_start=from_start))
+        ``version``: a number, an alias or ``"latest"``, instead of the version that it ran. Raises Conflict, with
+        the reasons, if it cannot continue there."""
+        return self._call(self._rerun(None, None, idempotency_key, from_start=from_start, version=version))
+
+    async def aretry(
+        self, *, idempotency_key: str | None = None, from_start: bool = False, version: Version = None
+    ) -> Handle[R_co]:
+        return await self._acall(
+            self._rerun(None, None, idempotency_key, from_start=from_start, version=version)
+        )
 
     def rerun(
-        self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
+        self,
+        *nodes: str,
+        context: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        version: Version = None,
     ) -> Handle[R_co]:
         """Starts a new execution from these nodes on, with the recorded context, edited as requested. The same key
-        returns the same new execution; with other nodes or another context it is refused."""
-        return self._call(self._rerun(nodes, context, idempotency_key))
+        returns the same new execution; with other nodes or another context it is refused. ``version``: as for
+        ``retry``."""
+        return self._call(self._rerun(nodes, context, idempotency_key, version=version))
 
     async def arerun(
-        self, *nodes: str, context: Mapping[str, Any] | None = None, idempotency_key: str | None = None
+        self,
+        *nodes: str,
+        context: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        version: Version = None,
     ) -> Handle[R_co]:
-        return await self._acall(self._rerun(nodes, context, idempotency_key))
+        return await self._acall(self._rerun(nodes, context, idempotency_key, version=version))
 
     # -- internal ---------------------------------------------------------------------------------------------
 
@@ -324,8 +354,11 @@ class Handle(Generic[R_co]):
         key: str | None,
         *,
         from_start: bool = False,
+        version: Version = None,
     ) -> Handle[R_co]:
-        made = await self._client().rerun(self.id, nodes, context, key, from_start=from_start)
+        made = await self._client().rerun(
+            self.id, nodes, context, key, from_start=from_start, version=version
+        )
         return Handle(self._app, made, self._decode)
 
     def _client(self) -> Calls:

@@ -27,6 +27,7 @@ from dalsegno.core.wire.execution_message import read_apart
 from dalsegno.engine.definitions import SCRIPT_TYPE, stored_part_hashes
 from dalsegno.engine.operations.diff import compare, source_text
 from dalsegno.engine.scripts.inspection import look_in_process
+from dalsegno.engine.scripts.moving import move_in_process
 from dalsegno.engine.scripts.programs import (
     InvalidScript,
     check_script,
@@ -347,6 +348,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "key": _key,
     "look": look_in_process,
     "message": read_apart,
+    "move": move_in_process,
     "page": _page,
     "parts": stored_part_hashes,
     "prepare": _prepare,

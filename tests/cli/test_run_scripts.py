@@ -227,3 +227,26 @@ def test_retry_goes_on_from_the_failure_and_says_so(invoke: Invoke, folder: Path
     shown = json.loads(invoke("show", again["execution_id"], "--json").stdout)
     assert shown["continues"] == {"execution": before, "line": 2}
     assert f"continues {before} at line 2" in " ".join(invoke("show", again["execution_id"]).stdout.split())
+
+
+def test_retry_goes_on_with_the_mended_code(invoke: Invoke, folder: Path) -> None:
+    source = 'let paid = await Task.run("charge", 1)\nreturn paid.to.street\n'
+    write(folder, order_flow=source, shipping_py=SHIPPING)
+    app = ("--app", "shipping.py")
+    assert invoke("run", "order.flow", *app).exit_code == 1
+    write(folder, order_flow='return await Task.run("ship", 1)\n')
+    assert invoke("deploy", "order.flow").exit_code == 0
+    refused = invoke("retry", "last", *app, "--version", "latest")
+    assert refused.exit_code == 2
+    told = " ".join(refused.stderr.split())
+    assert "cannot continue in version 2 of 'order'" in told
+    assert "old, line 1: let paid = await Task.run" in told
+    write(folder, order_flow='// mended\nlet paid = await Task.run("charge", 1)\nreturn "mended"\n')
+    assert invoke("deploy", "order.flow").exit_code == 0
+    told = invoke("retry", "last", *app, "--version", "3", "--dry-run").stdout.splitlines()
+    assert told[0] == "would go on with version 3 of 'order'"
+    assert told[1].endswith('line 1: let paid = await Task.run("charge", 1)')
+    assert told[2] == '    goes on in line 2: let paid = await Task.run("charge", 1)'
+    again = json.loads(invoke("retry", "last", *app, "--version", "3", "--json").stdout)
+    assert (again["status"], again["output"], again["version"]) == ("COMPLETED", "mended", 3)
+    assert len(lines(folder / "runs.txt")) == 1

@@ -111,6 +111,21 @@ def test_a_script_is_retried_from_its_failure_or_from_the_start(client: Client) 
     assert [facts.get("from") for facts in started] == [run.id, None]
 
 
+def test_a_retry_with_another_version(client: Client) -> None:
+    client.deploy_script('await Timer.delay("1ms")\nthrow "no"', "mended")
+    run = client.start("mended")
+    run.wait(timeout=10)
+    client.deploy_script('await Timer.delay("1ms")\nreturn "yes"', "mended")
+    plan = client.host.call(client.client.preview_retry(run.id, version="latest"))
+    assert (plan.version, plan.starts_over, plan.again) == (2, False, ())
+    assert [(frame.old_text, frame.new_line) for frame in plan.frames] == [('await Timer.delay("1ms")', 1)]
+    assert len(list(client.executions("mended"))) == 1
+    assert run.retry(version="latest").result(timeout=10) == "yes"
+    client.deploy_script("return 1", "mended")
+    with pytest.raises(Conflict, match="cannot continue in version 3"):
+        run.retry(version=3)
+
+
 def test_scripts(client: Client) -> None:
     assert client.deploy_script(SCRIPT, "doubles").kind == "script"
     run = client.start("doubles", n=4)

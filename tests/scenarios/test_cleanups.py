@@ -469,7 +469,7 @@ def test_a_clean_up_whose_first_turn_fails_is_not_lost(stage: Stage, monkeypatch
     handle.cancel()
     stage.end_of(handle)
 
-    async def lost(*_: Any) -> None:
+    async def lost(*_: Any, **__: Any) -> None:
         raise SnapshotError("its key is gone")
 
     stage._alarm.setLevel(100)  # it does complain, as it should

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dalsegno.errors import Conflict, InvalidInput
+from dalsegno.errors import Conflict, InvalidInput, KeyReused
 from tests.scenarios.documents import aggregator, conditional, echo, fail, graph, hold, merge, split, task
 from tests.scenarios.stage import Stage
 
@@ -284,3 +284,61 @@ def test_behind_an_aggregator_the_summary_of_its_split_is_still_known(stage: Sta
     first = stage.run(graph("s > w > g > z", nodes))
     assert first.output == [2, 0, ["w", "w"]]
     assert stage.end_of(first.handle.rerun("z")).output == first.output
+
+
+# -- with another version of the graph ---------------------------------------------------------------------------------
+
+
+def test_a_retry_goes_on_with_the_mended_document(stage: Stage) -> None:
+    first = stage.run(graph("a > b > c", {"a": task("note", {"n": 1}), "b": fail()}))
+    assert first.state == "FAILED"
+    stage.app.deploy(
+        graph("a > b > d > c", {"a": task("note", {"n": 7}), "b": task("note", "{{ $a.n + 1 }}")})
+    )
+
+    again = stage.end_of(first.handle.retry(version="latest"))
+
+    assert (again.state, again.handle.status().version) == ("COMPLETED", 2)
+    assert stage.seen == [{"n": 1}, 2]
+    assert again.nodes["a"] == ("SKIPPED", 0)
+    assert again.nodes["d"] == ("COMPLETED", 1)
+    over = stage.end_of(again.handle.rerun("d", version=2))
+    assert (over.state, stage.seen) == ("COMPLETED", [{"n": 1}, 2])
+
+
+def test_what_has_run_and_is_gone_from_the_new_version_is_refused(stage: Stage) -> None:
+    first = stage.run(graph("a > b > c", {"c": fail()}))
+    stage.app.deploy(graph("a > c", {"c": echo("c")}))
+    client = stage.app.engine.client
+    for refused in (client.rerun, client.preview_retry):
+        with pytest.raises(Conflict, match="'b' has run, and the new version does not have it"):
+            stage.app.host.call(refused(first.id, version=2))
+    assert stage.app.host.call(client.preview_retry(first.id)).again == ("c",)
+    with pytest.raises(Conflict, match="'b' has run"):
+        first.handle.rerun("c", version="latest")
+    assert [handle.id for handle in stage.app.executions()] == [first.id]
+    assert stage.end_of(first.handle.rerun("a", version=2)).output == "c"
+
+
+def test_versions_in_a_chain_of_reruns(stage: Stage) -> None:
+    """Each execution of the chain is read by the version that it ran."""
+    first = stage.run(graph("a > b > c", {"a": task("note", "a"), "c": fail()}))
+    stage.app.deploy(graph("a > b", {"a": task("note", "a")}))
+    second = stage.end_of(first.handle.rerun("b", version=2))
+    assert (second.state, second.output) == ("COMPLETED", "b")
+    stage.app.deploy(graph("a > b > e", {"a": task("note", "a")}))
+
+    third = stage.end_of(second.handle.rerun("e", version=3, idempotency_key="k"))
+
+    assert (third.state, third.output, stage.seen) == ("COMPLETED", "e", ["a"])
+    assert second.handle.rerun("e", version=3, idempotency_key="k").id == third.id
+    assert second.handle.rerun("e", version="latest", idempotency_key="k").id == third.id
+    with pytest.raises(KeyReused, match="version 3, not 2"):
+        second.handle.rerun("b", idempotency_key="k")
+
+
+def test_a_graph_does_not_go_on_with_a_script(stage: Stage) -> None:
+    first = stage.run(graph("a > b", {"b": fail()}))
+    stage.app.deploy_script("return 1", first.handle.status().workflow)
+    with pytest.raises(Conflict, match="which is a script"):
+        first.handle.retry(version="latest")

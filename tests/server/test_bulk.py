@@ -105,6 +105,53 @@ async def test_retried_once_however_often_it_is_asked(http: httpx.AsyncClient) -
     assert "already retried" in again["refusals"][0]["detail"]
 
 
+BROKEN = 'workflow orders(inputs) {\n  const paid = await Task.run("double", inputs.n)\n  return paid.to.street\n}\n'
+MENDED = BROKEN.replace("paid.to.street", "paid")
+REWRITTEN = BROKEN.replace("double", "fail")
+
+
+async def test_one_call_retries_all_with_the_mended_code(http: httpx.AsyncClient) -> None:
+    await deploy_script(http, BROKEN)
+    names = [await start(http, "orders", input={"n": n}) for n in range(20)]
+    for name in names:
+        assert (await ended(http, name))["state"] == "FAILED"
+    await deploy_script(http, REWRITTEN)
+    refused = await bulk(http, "retry", filter={"workflow": "orders"}, version="latest")
+    await deploy_script(http, MENDED)
+
+    told = await bulk(http, "retry", filter={"workflow": "orders"}, version=3)
+
+    assert (refused["changed"], refused["skipped"], refused["matched"]) == (0, 20, 20)
+    assert "cannot continue in version 2 of 'orders'" in refused["refusals"][0]["detail"]
+    assert told["changed"] == 20
+    made = await listed(http, relation="retry")
+    done = [await ended(http, name) for name in made]
+    assert sorted(each["output"] for each in done) == [2 * n for n in range(20)]
+    assert {each["version"] for each in done} == {3}
+    ran = [(await http.get(f"/v1/executions/{name}/nodes")).json() for name in made]
+    assert ran == [{}] * 20  # nothing was doubled a second time
+
+
+async def test_a_retry_names_a_version_or_is_refused(http: httpx.AsyncClient) -> None:
+    await deploy_script(http, BROKEN)
+    name = await start(http, "orders", input={"n": 1})
+    await ended(http, name)
+    await deploy_script(http, REWRITTEN)
+    path = f"/v1/executions/{name}/retry"
+
+    refused = await http.post(path, json={"version": 2})
+    missing = await http.post(path, json={"version": 9})
+    key = {"Idempotency-Key": "k"}
+    first = await http.post(path, json={}, headers=key)
+    other = await http.post(path, json={"version": 2}, headers=key)
+
+    assert (refused.status_code, missing.status_code) == (409, 404)
+    assert "old, line 2" in refused.json()["detail"]
+    assert (first.status_code, first.json()["version"]) == (201, 1)
+    assert other.status_code == 409
+    assert "version 1, not 2" in other.json()["detail"]
+
+
 async def _after(http: httpx.AsyncClient, names: list[str]) -> str:
     """A moment after all of them were created."""
     moments = [(await http.get(f"/v1/executions/{name}")).json()["created_at"] for name in names]

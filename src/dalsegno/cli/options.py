@@ -110,6 +110,15 @@ EditedContext: TypeAlias = Annotated[
         show_default=False,
     ),
 ]
+AgainVersion: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        metavar="VERSION",
+        help="Go on in this version: a number, an alias or 'latest'. Default: the version that it ran.",
+        show_default=False,
+    ),
+]
 Port: TypeAlias = Annotated[
     int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
 ]

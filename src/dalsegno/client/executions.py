@@ -28,9 +28,11 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Moment, read_moment
+from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED, Unchanged
 from dalsegno.engine.starting.start import StartOptions
-from dalsegno.errors import Conflict, InternalError
+from dalsegno.errors import Conflict, InternalError, InvalidInput
+from dalsegno.model.definition import Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
@@ -239,19 +241,37 @@ class ServerCalls:
         key: str | None = None,
         *,
         from_start: bool = False,
+        version: Version = None,
     ) -> str:
         """Rerun nodes; without nodes, everything that failed or was interrupted. The idempotency key makes a
-        repeated request the same rerun. ``from_start``: a script or Python workflow starts over."""
+        repeated request the same rerun. ``from_start``: a script or Python workflow starts over. ``version``: of the
+        workflow, instead of the one that it ran."""
         verb = "retry" if nodes is None else "rerun"
-        body: dict[str, Any] | None = None
+        body: dict[str, Any] = {}
         if nodes is not None:
             body = {"nodes": list(nodes), "context": dict(context or {})}
-        if nodes is None and from_start:
+        elif from_start:
             body = {"from_start": True}
+        if version is not None:
+            body["version"] = version
         reply = await self.transport.send(
-            "POST", _path(execution, verb), ExecutionReply, body, key=key or own_key()
+            "POST", _path(execution, verb), ExecutionReply, body or None, key=key or own_key()
         )
         return reply.id
+
+    async def preview_retry(
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        version: Version = None,
+        *,
+        from_start: bool = False,
+    ) -> RetryPlan:
+        """Return what a retry would do, or raise what it would raise. A server does not preview reruns."""
+        if nodes is not None:
+            raise InvalidInput("a server previews retries, and no reruns of chosen nodes")
+        query = {"version": version, "from_start": "true" if from_start else None}
+        return await self.transport.get(_path(execution, "retry"), RetryPlan, query)
 
     # -- approvals --------------------------------------------------------------------------------------------
 

@@ -27,8 +27,8 @@ from dalsegno.engine.operations.why import ScriptSnapshotView, Why
 from dalsegno.engine.remote.declarations import RemoteDeclarations
 from dalsegno.engine.scripts.programs import definition_hash
 from dalsegno.engine.secrets.definition_approvals import STORE, DefinitionApprovals
-from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
+from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED, Pending
 from dalsegno.engine.starting.rerun import RerunHistory, Reruns
 from dalsegno.engine.starting.start import Launcher, StartOptions
@@ -38,7 +38,7 @@ from dalsegno.errors import LimitExceeded, NotFound
 from dalsegno.graph.build import Compiled
 from dalsegno.lang import FlowProgram
 from dalsegno.lang.python import PythonProgram
-from dalsegno.model.definition import Definition, is_part
+from dalsegno.model.definition import Definition, Version, is_part
 from dalsegno.ports.stack import Stack
 
 TaskQueue: TypeAlias = Callable[[str], str | None]
@@ -63,7 +63,6 @@ class Client(StoredExecutions):
         self.repetition = Reruns(self, self.launcher, history)
         self.cancelling = Cancellation(self, self.launcher)
         self.signalling = Signals(self)
-        self.seals: SnapshotSeals | None = None
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
         self.settle_triggers: Callable[[str], Awaitable[Any]] = _settle_none
         """Applies the schedules and webhooks of a workflow's current version."""
@@ -235,13 +234,28 @@ class Client(StoredExecutions):
         key: str | None = None,
         *,
         from_start: bool = False,
+        version: Version = None,
     ) -> str:
         """Start a new execution that runs from ``nodes`` or, without them, from everything that failed. The same
         ``key`` for the same execution returns the same new execution; with a different request it is refused.
-        ``from_start``: a script or Python workflow does not go on from its failure.
+        ``from_start``: a script or Python workflow does not go on from its failure. ``version``: of the workflow,
+        instead of the one that it ran.
         """
-        again = await self.repetition.rerun(execution, nodes, context, key, from_start=from_start)
+        again = await self.repetition.rerun(
+            execution, nodes, context, key, from_start=from_start, version=version
+        )
         return again.execution
+
+    async def preview_retry(
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        version: Version = None,
+        *,
+        from_start: bool = False,
+    ) -> RetryPlan:
+        """Return what a retry or rerun would do, or raise what it would raise. Nothing is started."""
+        return await self.repetition.preview(execution, nodes, version, from_start=from_start)
 
     # -- queries ----------------------------------------------------------------------------------------------
 

@@ -303,17 +303,12 @@ class Definitions:
 
     def _load_python(self, definition: Definition) -> PythonProgram:
         """Load a Python workflow. Its native parts come from the user's module; a record never causes an import."""
-        stored = stored_program(definition.source)
+        stored = _same_content(definition)
         if self._is_absent(stored):
             raise CodeMissing(
                 f"the Python workflow '{definition.name}' is defined in module '{stored.module}', which this process"
                 f" has not imported; start the worker with its application (dalsegno worker --app {stored.module}:app)",
                 stored.module,
-            )
-        if stored.hash != definition.hash:
-            raise SnapshotRefused(
-                f"the stored code of version {definition.version} of '{definition.name}' is that of another version: it"
-                " was changed in the store. Nothing was run. Restore it from a backup"
             )
         return PythonProgram.load(definition.source, self._resolve, self._own_version(definition))
 
@@ -328,6 +323,21 @@ class Definitions:
         found = self._resolve
         running = found(stored.module, stored.qualname, stored.name) if found is not None else None
         return running is None and imported(stored.module) is None
+
+    async def for_moving(self, hash: str, new: ScriptProgram) -> ScriptProgram:
+        """Return a version whose machines are moved to the version ``new``. It does not run: its module need not be
+        here.
+        """
+        known = self._scripts.get(hash)
+        if known is not None:
+            return known
+        definition = await self._stored(hash)
+        if definition.kind == "python" and isinstance(new.code, PythonProgram):
+            stored = _same_content(definition)
+            if self._is_absent(stored):
+                code = PythonProgram(stored, new.code.surroundings)
+                return ScriptProgram(definition, code, self._machine_limits)
+        return await self._loaded(definition, self.add_script)
 
     async def name_of(self, hash: str) -> str:
         """Return the name of a stored definition without loading it."""
@@ -418,6 +428,17 @@ class Definitions:
         program = Program(definition, plan)
         self._programs.put(definition.hash, program)
         return program
+
+
+def _same_content(definition: Definition) -> StoredProgram:
+    """Return a stored Python workflow. Raise SnapshotRefused if it is that of another version."""
+    stored = stored_program(definition.source)
+    if stored.hash != definition.hash:
+        raise SnapshotRefused(
+            f"the stored code of version {definition.version} of '{definition.name}' is that of another version: it"
+            " was changed in the store. Nothing was run. Restore it from a backup"
+        )
+    return stored
 
 
 async def deployed(archive: Archive, name: str, version: Version = None) -> Definition:

@@ -17,6 +17,7 @@ from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.turns import InThread
+from dalsegno.engine.secrets.snapshot_seals import SnapshotSeals
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.values import Loader, Results, Storage
 from dalsegno.errors import Conflict, DalSegnoError, InvalidInput, NotFound
@@ -60,6 +61,7 @@ class StoredExecutions:
         self.inputs = TaskInputs(stack.archive, storage)
         self.offload = definitions.offload
         """Runs work on callers' data that would block the event loop."""
+        self.seals: SnapshotSeals | None = None
         self.in_thread: InThread[None] | None = None
         """Runs possible user code where turns of Python workflows run; None: in the event loop."""
         self.task_limit: Callable[[str], Mapping[str, Any] | None] = lambda name: None

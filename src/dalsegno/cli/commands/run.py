@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dalsegno.cli.options import (
+    AgainVersion,
     AppName,
     Detach,
     EditedContext,
@@ -124,16 +125,24 @@ def retry(
     from_start: Annotated[
         bool, typer.Option("--from-start", help="Start a script or Python workflow over.")
     ] = False,
+    version: AgainVersion = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and show what would run again; start nothing.")
+    ] = False,
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask before starting over, which runs tasks again.")
     ] = False,
 ) -> None:
     """Retry what failed, as a new execution.
 
-    Scripts and Python workflows go on from the failure: what has completed does not run again.
+    Scripts and Python workflows go on from the failure: what has completed does not run again. With --version they go
+    on in another version of their code.
     """
-    from dalsegno.cli.run.launch import run_again
+    from dalsegno.cli.run.launch import preview_again, run_again
 
+    if dry_run:
+        preview_again(execution, store, server, app, version, from_start=from_start, json=json)
+        return
     raise typer.Exit(
         run_again(
             execution,
@@ -147,6 +156,7 @@ def retry(
             quiet=quiet,
             json=json,
             from_start=from_start,
+            version=version,
             sure=yes,
         )
     )
@@ -163,12 +173,23 @@ def rerun(
     detach: Detach = False,
     quiet: Quiet = False,
     json: Json = False,
+    version: AgainVersion = None,
 ) -> None:
     """Run again from the given nodes on, as a new execution."""
     from dalsegno.cli.run.launch import run_again
 
     raise typer.Exit(
         run_again(
-            execution, nodes, context, store, server, app, timeout, detach=detach, quiet=quiet, json=json
+            execution,
+            nodes,
+            context,
+            store,
+            server,
+            app,
+            timeout,
+            detach=detach,
+            quiet=quiet,
+            json=json,
+            version=version,
         )
     )

@@ -37,12 +37,13 @@ from dalsegno.client.archive import ServerArchive
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.process import run
+from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.start import Started, StartOptions
 from dalsegno.errors import InternalError
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.python import DurableTask, arguments_for
 from dalsegno.lang.runtime.effects import display_name
-from dalsegno.model.definition import format_target
+from dalsegno.model.definition import Version, format_target
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.suggestion import did_you_mean, listed
 from dalsegno.wiring import is_postgres
@@ -181,6 +182,7 @@ def run_again(
     quiet: bool,
     json: bool,
     from_start: bool = False,
+    version: Version = None,
     sure: bool = False,
 ) -> int:
     """Run a new execution from ``nodes`` on, or without them from what failed, to its end unless detached.
@@ -197,18 +199,49 @@ def run_again(
     async def create(client: WorkflowApi) -> str:
         found = await find_execution(client, execution)
         view = await client.status(found)
-        if view.kind == "graph" and where.server is None:
+        if view.kind == "graph" and where.server is None and version is None:
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach and where.server is None:
             await refuse_unrunnable(where.app, view, app)
         if not nodes and not sure:
             await ask_before_starting_over(client, view, from_start=from_start)
-        return await client.rerun(found, nodes, edits, from_start=from_start)
+        return await client.rerun(found, nodes, edits, from_start=from_start, version=version)
 
     if detach:
         asyncio.run(_detached(where, create, json=json))
         return 0
     return follow_execution(where, create, json=json, quiet=quiet, seconds=seconds, fresh=True)
+
+
+def preview_again(
+    execution: str,
+    store: str | None,
+    server: str | None,
+    app: str | None,
+    version: Version,
+    *,
+    from_start: bool,
+    json: bool,
+) -> None:
+    """Show what a retry would do."""
+    where = where_to(store, server, app)
+
+    async def preview() -> RetryPlan:
+        async with reached(where) as client:
+            found = await find_execution(client, execution)
+            return await client.preview_retry(found, None, version, from_start=from_start)
+
+    plan = asyncio.run(preview())
+    if json:
+        emit(msgspec.to_builtins(plan))
+        return
+    how = "start over" if plan.starts_over else "go on"
+    print(f"would {how} with version {plan.version} of '{plan.workflow}'")
+    for each in plan.frames:
+        print(f"  {each.function}, line {each.old_line}: {each.old_text}")
+        print(f"    goes on in line {each.new_line}: {each.new_text}")
+    if plan.again:
+        print(f"  runs again: {', '.join(plan.again)}")
 
 
 def follow_execution(

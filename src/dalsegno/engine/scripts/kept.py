@@ -21,6 +21,7 @@ from dalsegno.core.scripts.token_bodies import StoredInput, blob_of
 from dalsegno.core.scripts.turn import Turn
 from dalsegno.engine.scripts.advance import Job, ResumeInputs
 from dalsegno.engine.scripts.machine_cache import size_of
+from dalsegno.engine.scripts.moving import moved
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.steps.budget import is_light, refuse_if_light
 from dalsegno.engine.steps.values import Storage, blob_names
@@ -114,22 +115,33 @@ class Predecessor:
             self._kept = decode_kept(data)
         return self._kept
 
+    async def definition(self) -> str:
+        """Return the content hash of the program that the kept machine is of."""
+        await self.kept()
+        view = await self._archive.execution(self.other)
+        if view is None:
+            raise SnapshotError(f"the state of execution {self.other} is no longer kept")
+        return view.definition
+
     async def loader(
         self,
         program: ScriptProgram,
         snapshot: bytes,
         job: Job,
         context: Mapping[str, Any] | None = None,
+        old: ScriptProgram | None = None,
     ) -> Callable[[], RunningMachine]:
         """Return a function that loads the machine. ``snapshot`` has no seal any more and is verified as that of the
-        old execution. ``context``: that of the execution that continues it.
+        old execution. ``context``: that of the execution that continues it. ``old``: the version of the program that
+        the snapshot is of, if it is another one.
         """
         blobs = await program.read_blobs(snapshot, partial(self._blobs.get, self.other))
         await self._copy_blobs(sorted(blob_names([snapshot, *blobs.values()])), turn=0)
         light = is_light.get()
 
         def load() -> RunningMachine:
-            machine = program.load(snapshot, blobs, light=light)
+            own = snapshot if old is None else moved(old, program, snapshot, blobs)
+            machine = program.load(own, blobs, light=light)
             if context is not None:
                 machine.move_to(context)
             job.before = machine.awaiting

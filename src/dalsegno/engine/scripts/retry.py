@@ -43,6 +43,7 @@ from dalsegno.core.scripts.token_bodies import (
 from dalsegno.core.scripts.turn import Turn, leaves_of
 from dalsegno.engine.scripts.advance import Job, ResumeInputs
 from dalsegno.engine.scripts.kept import Predecessor, kept_with
+from dalsegno.engine.scripts.moving import FROM_START
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.steps.values import Results, Storage
 from dalsegno.errors import Conflict, DalSegnoError, NotFound
@@ -61,7 +62,6 @@ from dalsegno.ports.records import UNTIL_REMOVED
 
 logger = logging.getLogger("dalsegno.scripts")
 
-FROM_START = "start it again from the beginning (from_start=True, --from-start)"
 FIRST_LOOK, LAST_LOOK = 0.2, 15.0
 """Seconds between two looks at an execution that goes on elsewhere: the longer it takes, the fewer."""
 PER_SECOND = 0.1

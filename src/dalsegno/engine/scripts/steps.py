@@ -56,8 +56,9 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedules import schedule_step
 from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
-from dalsegno.engine.scripts.kept import Cleanup, read_kept
+from dalsegno.engine.scripts.kept import Cleanup, Predecessor, read_kept
 from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
+from dalsegno.engine.scripts.moving import MOVE_REFUSED, MoveRefused
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripts.retry import Lookouts, Retry, context_of, look_at, take_up_again
 from dalsegno.engine.scripts.tasks import Questions, TaskRunner
@@ -217,6 +218,12 @@ class ScriptSteps:
             if not self._lacking(lease.definition, program):
                 return await self._damaged(lease, error)
             raise BadConfiguration(_waits_for(program, str(error))) from error
+        except MoveRefused as error:
+            program = await self.definitions.script(lease.definition)
+            if program.native and not self.elsewhere.has_version(lease.definition):
+                migrations = frozenset(["its migrations"])
+                await self.elsewhere.look_for_version(program.definition, migrations, lease.queue)
+            return await self.fail(lease, ErrorValue(MOVE_REFUSED, str(error)))
         except SnapshotError as error:
             return await self._damaged(lease, error)
 
@@ -234,7 +241,8 @@ class ScriptSteps:
         view, kept = await read_kept(self.ledger, self.blobs, lease.execution, error.message, failure)
         if view is not None and view.cancel:
             return ScriptStep(fail_cleanup(lease, view, error, self.ledger.now(), kept), ends_with=error)
-        cleans_up = kept is not None and await self._can_clean_up(lease.definition)
+        may_clean_up = kept is not None and error.code != MOVE_REFUSED  # the execution it continues still can
+        cleans_up = may_clean_up and await self._can_clean_up(lease.definition)
         ending = fail_script(lease, view, error, self.ledger.now(), kept, is_unfinished=cleans_up)
         return ScriptStep(ending, ends_with=error)
 
@@ -410,9 +418,9 @@ class ScriptSteps:
     async def _first_turn_of_cleanup(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
         """Continue the machine of an execution that ended before its clean-up did."""
         cleanup = Cleanup(self.archive, self.blobs, self.reading, lease, other)
-        kept, job = await cleanup.kept(), await cleanup.job(self.ledger.now())
-        snapshot = await self._opened(msgspec.structs.replace(lease, execution=other), program, kept.snapshot)
-        begin = await cleanup.loader(program, snapshot, job)
+        job = await cleanup.job(self.ledger.now())
+        snapshot, old = await self._kept_snapshot(lease, program, cleanup)
+        begin = await cleanup.loader(program, snapshot, job, old=old)
         turn, machine = await self._run(lease, program, job, begin)
         if turn.status == "suspended":
             turn.carried = await cleanup.carried_over(turn)
@@ -429,17 +437,29 @@ class ScriptSteps:
         if machine_view is None or own is None:
             return ScriptStep(nothing(lease))  # it has ended meanwhile and was swept
         retry = Retry(self.archive, self.blobs, self.reading, lease, other, self.inputs, self.results)
-        kept = await retry.kept()
-        snapshot = await self._opened(
-            msgspec.structs.replace(lease, execution=retry.other), program, kept.snapshot
-        )
+        snapshot, old = await self._kept_snapshot(lease, program, retry)
         context = context_of(own, await self.reading.attempt(own))
         job = retry.job(machine_view)
-        begin = await retry.loader(program, snapshot, job, context)
+        begin = await retry.loader(program, snapshot, job, context, old)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         if turn.status == "suspended":
             await retry.take_over(turn, job.before, self.ledger.now())
         return self._turned(lease, job, turn, machine, is_cached=False)
+
+    async def _kept_snapshot(
+        self, lease: Lease, program: ScriptProgram, predecessor: Predecessor
+    ) -> tuple[bytes, ScriptProgram | None]:
+        """Return the verified snapshot of the execution that keeps it, and the version of the program that it is of, if
+        that is another one.
+        """
+        kept, definition = await predecessor.kept(), await predecessor.definition()
+        own = msgspec.structs.replace(lease, execution=predecessor.other, definition=definition)
+        if definition == lease.definition:
+            return await self._opened(own, program, kept.snapshot), None
+        old = await self.definitions.for_moving(definition, program)
+        if old.native:
+            await self._check_seals(lease, old)
+        return await self._opened(own, old, kept.snapshot), old
 
     async def _start_body(self, lease: Lease) -> StartBody:
         if lease.data:

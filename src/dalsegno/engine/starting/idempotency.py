@@ -13,7 +13,7 @@ from dalsegno.engine.executions import StoredExecutions
 from dalsegno.engine.starting.start import StartOptions, begins_at
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
 from dalsegno.errors import KeyReused
-from dalsegno.model.definition import read_version
+from dalsegno.model.definition import Version, read_version
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.ids import execution_id_for_key
 from dalsegno.model.transition import Transition
@@ -86,6 +86,15 @@ async def _is_among(asked: bytes, known: Sequence[bytes], offload: Offload) -> b
         return True
     found = await digest(wanted, offload)
     return any([found == await digest(each, offload) for each in others])
+
+
+def check_same_version(made: ExecutionView, version: Version) -> None:
+    """Raise KeyReused unless a retry with a used key asks for the version of the first one. An alias, and the current
+    version, may mean another version by now.
+    """
+    asked = read_version(version)
+    if isinstance(asked, int) and asked != made.version:
+        raise _reused(f"version {made.version}, not {asked}", made)
 
 
 async def check_same_rerun(

@@ -78,9 +78,7 @@ async def first_transition(
     if body.again is not None and body.again.machine_of is not None:
         return await _continued(rerun_history, definitions, new, now, body.again.machine_of)
     if body.again is not None:
-        return await rerun_transition(
-            rerun_history, await definitions.by_hash(new.definition), new, body.again, now
-        )
+        return await rerun_transition(rerun_history, definitions, new, body.again, now)
     return start_transition(await definitions.any_by_hash(new.definition), new, now)
 
 

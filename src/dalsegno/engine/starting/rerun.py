@@ -17,18 +17,21 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dalsegno.core.graph.other_version import obstacles
 from dalsegno.core.graph.rerun import Restart, restart
 from dalsegno.core.graph.step_input import Body, Entry, key_of
 from dalsegno.core.history import RunFacts, read_task, run_facts
 from dalsegno.core.pending import Again, StartToken, submit
-from dalsegno.core.scripts.kept import KeptMachine
+from dalsegno.core.scripts.kept import KeptMachine, asked_again_tasks
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.values import encode_value
-from dalsegno.engine.definitions import Program
+from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.scripts.moving import FROM_START, named
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.scripts.retry import machine_to_continue
-from dalsegno.engine.starting.idempotency import check_same_rerun
+from dalsegno.engine.starting.idempotency import check_same_rerun, check_same_version
+from dalsegno.engine.starting.moving import MoveChecks, RetryPlan
 from dalsegno.engine.starting.start import (
     Ancestry,
     Launcher,
@@ -43,7 +46,7 @@ from dalsegno.engine.starting.start import (
 from dalsegno.engine.steps.values import Loader
 from dalsegno.errors import Conflict, InvalidInput, NotFound
 from dalsegno.graph.plan import Plan
-from dalsegno.model.definition import parse_target
+from dalsegno.model.definition import Version, parse_target, read_version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import CLEANUP_RELATION, ENDED, ExecutionView, NewExecution
 from dalsegno.model.ids import new_execution_id, repeated_execution_id
@@ -85,7 +88,7 @@ class Lineage(Struct):
     edits: dict[str, bytes] = {}
 
     def forget(self, nodes: frozenset[str]) -> None:
-        """Forget the results of nodes that ran again later."""
+        """Forget the results of nodes that ran again later, or that a later version did not have."""
         for name in nodes:
             self.facts.pop(name, None)
             self.outputs.pop(name, None)
@@ -98,13 +101,14 @@ class _Start(Struct):
     edits: dict[str, Raw] = {}
 
 
-async def read_lineage(rerun_history: RerunHistory, plan: Plan, view: ExecutionView) -> Lineage:
+async def read_lineage(rerun_history: RerunHistory, definitions: Definitions, view: ExecutionView) -> Lineage:
     lineage = Lineage()
     for execution in reversed(await _line(rerun_history, view)):
+        plan = (await definitions.by_hash(execution.definition)).plan
         events = await rerun_history.events(execution.id)
         start = _start_of(events)
         again = frozenset(start.nodes).union(*(plan.descendants(name) for name in start.nodes))
-        lineage.forget(again)
+        lineage.forget(again | (lineage.facts.keys() - plan.nodes.keys()))
         lineage.edits.update({key: bytes(raw) for key, raw in start.edits.items()})
         facts = run_facts(events)
         lineage.facts.update(facts)
@@ -146,6 +150,7 @@ async def _load(
 
 async def plan_rerun(
     stored: StoredExecutions,
+    old: Program,
     program: Program,
     view: ExecutionView,
     nodes: Sequence[str] | None,
@@ -153,17 +158,22 @@ async def plan_rerun(
     key: str | None = None,
     starter: str | None = None,
 ) -> tuple[NewExecution, Again]:
-    """Return the new execution and its start, refusing what cannot be rerun."""
+    """Return the new execution and its start, refusing what cannot be rerun. It ran ``old``, and goes on with
+    ``program``.
+    """
     plan = program.plan
     if view.state not in ENDED:
         raise Conflict(f"execution {view.id} has not ended ({view.state}); cancel it first, or wait")
-    starts = _checked(plan, nodes) if nodes is not None else await _failed_nodes(stored, plan, view)
+    if nodes is not None:
+        starts = _checked(plan, nodes)
+    else:
+        starts = _moved_starts(plan, await _failed_nodes(stored, old.plan, view))
     now = stored.stack.ledger.now()
     new = NewExecution(
         id=repeated_execution_id(view.id, key) if key is not None else new_execution_id(now),
         workflow=view.workflow,
-        version=view.version,
-        definition=view.definition,
+        version=program.definition.version,
+        definition=program.definition.hash,
         input=view.input,
         created_at=now,
         priority=view.priority,
@@ -176,12 +186,12 @@ async def plan_rerun(
 
 
 async def rerun_transition(
-    rerun_history: RerunHistory, program: Program, new: NewExecution, again: Again, now: float
+    rerun_history: RerunHistory, definitions: Definitions, new: NewExecution, again: Again, now: float
 ) -> Transition:
     """Return the transition that starts the new execution; its predecessors are read now."""
-    known = await read_lineage(
-        rerun_history, program.plan, await rerun_history.execution(new.parent or "", new.id)
-    )
+    program = await definitions.by_hash(new.definition)
+    old = await rerun_history.execution(new.parent or "", new.id)
+    known = await read_lineage(rerun_history, definitions, old)
     changed = {**known.edits, **{key: bytes(raw) for key, raw in again.edits.items()}}
     record = Restart(again.nodes, known.facts, known.outputs, changed, known.working)
     return restart(program.plan, new, record, now)
@@ -221,6 +231,13 @@ async def _failed_nodes(stored: StoredExecutions, plan: Plan, view: ExecutionVie
     return starts
 
 
+def _moved_starts(plan: Plan, starts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where the nodes of the old version start in the new one. Nodes that it lacks stay: they are refused."""
+    if any(name not in plan.nodes for name in starts):
+        return starts
+    return _earliest(plan, [_outermost(plan, name) for name in starts])
+
+
 def _outermost(plan: Plan, name: str) -> str:
     """Return the outermost split around a node: inside a split only the whole split can run again."""
     node = plan.nodes[name]
@@ -254,6 +271,7 @@ class Reruns:
         self.stored = stored
         self.launcher = launcher
         self.history = history
+        self.moves = MoveChecks(stored)
 
     async def rerun(
         self,
@@ -264,27 +282,32 @@ class Reruns:
         starter: str | None = None,
         *,
         from_start: bool = False,
+        version: Version = None,
     ) -> Started:
         """Retry or rerun an execution. ``starter``: the API key that the new execution counts for, instead of the key
-        of the first one. ``from_start``: a script or Python workflow does not go on from its failure.
+        of the first one. ``from_start``: a script or Python workflow does not go on from its failure. ``version``: of
+        the workflow, instead of the one that it ran.
         """
         stored = self.stored
         view = await stored.status(execution)
         if view.kind != "graph":
-            kept = None
-            if not from_start and not nodes and view.relation != CLEANUP_RELATION:
-                kept = await machine_to_continue(stored.stack.archive, view)
-            if kept is None:
-                return await self._from_the_beginning(view, nodes, key, starter)
-            return await self._from_the_failure(view, kept, key, starter)
+            return await self._machine(view, nodes, key, starter, from_start=from_start, version=version)
         if from_start:
             raise InvalidInput(
                 f"'{view.workflow}' is a graph: rerun it from its first nodes, or start it again with the same input"
             )
-        program = await stored.definitions.by_hash(view.definition)
-        new, again = await plan_rerun(stored, program, view, nodes, context or {}, key, starter)
+        old = await stored.definitions.by_hash(view.definition)
+        made = await self._made(view, key)
+        if made is not None:
+            check_same_version(made, view.version if version is None else version)
+            program = await stored.definitions.by_hash(made.definition)
+        else:
+            program = _graph(await self._program_of(view, version), view)
+        new, again = await plan_rerun(stored, old, program, view, nodes, context or {}, key, starter)
+        if made is None and new.definition != view.definition:
+            await self._check_graph(old, program, view, again.nodes)
         now = new.created_at
-        first = planned = await rerun_transition(self.history, program, new, again, now)
+        first = planned = await rerun_transition(self.history, stored.definitions, new, again, now)
         limit = await workflow_limit(program, new, now, stored.limits, stored.offload)
         if limit is not None:  # it waits for its limit, and is planned again when it begins
             first = submit(new, now, body=StartToken(again=again), limit=limit)
@@ -293,46 +316,110 @@ class Reruns:
             await check_same_rerun(stored, new, again, planned)
         return started
 
-    async def _from_the_beginning(
-        self, view: ExecutionView, nodes: Sequence[str] | None, key: str | None, starter: str | None
+    async def preview(
+        self,
+        execution: str,
+        nodes: Sequence[str] | None = None,
+        version: Version = None,
+        *,
+        from_start: bool = False,
+    ) -> RetryPlan:
+        """Run the checks of a retry or rerun, and return what it would do. Nothing is started."""
+        view = await self.stored.status(execution)
+        if view.kind == "graph":
+            old = await self.stored.definitions.by_hash(view.definition)
+            program = _graph(await self._program_of(view, version), view)
+            new, again = await plan_rerun(self.stored, old, program, view, nodes, {})
+            if new.definition != view.definition:
+                await self._check_graph(old, program, view, again.nodes)
+            return RetryPlan(new.workflow, new.version, again=again.nodes)
+        _check_single(view, nodes, version)
+        if view.kind == "task":
+            return RetryPlan(view.workflow, 0, starts_over=True)
+        kept = None if from_start else await machine_to_continue(self.stored.stack.archive, view)
+        target = await self._program_of(view, version)
+        known = target.definition
+        if kept is None:
+            return RetryPlan(known.name, known.version, starts_over=True)
+        frames = await self.moves.check(view.id, _machine_program(target, view))
+        return RetryPlan(known.name, known.version, again=tuple(asked_again_tasks(kept)), frames=frames)
+
+    async def _machine(
+        self,
+        view: ExecutionView,
+        nodes: Sequence[str] | None,
+        key: str | None,
+        starter: str | None,
+        *,
+        from_start: bool,
+        version: Version,
     ) -> Started:
-        """Start a script or task again with the same input and version, as a new execution."""
-        if view.kind == "schedule":
-            raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
-        if nodes:
-            raise InvalidInput(
-                f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
-            )
-        if view.relation == CLEANUP_RELATION:
+        """Start a script, Python workflow or task again."""
+        made = await self._made(view, key)
+        if made is not None and not nodes:
+            ran = view.version if view.definition else None
+            check_same_version(made, ran if version is None else version)
+            return Started(made.id, is_new=False)
+        kept = None
+        if not from_start and not nodes and view.relation != CLEANUP_RELATION:
+            kept = await machine_to_continue(self.stored.stack.archive, view)
+        if kept is None:
+            return await self._from_the_beginning(view, nodes, key, starter, version)
+        return await self._from_the_failure(view, kept, key, starter, version)
+
+    async def _check_graph(
+        self, old: Program, new: Program, view: ExecutionView, starts: Sequence[str]
+    ) -> None:
+        """Raise Conflict unless what has run is still there in the new version of the graph, as it was."""
+        known = await read_lineage(self.history, self.stored.definitions, view)
+        if found := obstacles(old.plan, new.plan, starts, known.facts):
             raise Conflict(
-                f"execution {view.id} continues the clean-up of {view.parent}; a retry would start"
-                f" '{view.workflow}' over. If its clean-up is unfinished, retry its dead letter:"
-                f" dalsegno dead retry cleanup:{view.id}"
+                f"execution {view.id} cannot go on with {named(new.definition)}:\n"
+                + "\n".join(f"  {each}" for each in found)
+                + "\nChange that, choose other nodes (rerun), or keep the version that it ran"
             )
+
+    async def _made(self, view: ExecutionView, key: str | None) -> ExecutionView | None:
+        """Return the retry or rerun with this key."""
+        if key is None:
+            return None
+        return await self.stored.stack.archive.outline(repeated_execution_id(view.id, key))
+
+    async def _from_the_beginning(
+        self,
+        view: ExecutionView,
+        nodes: Sequence[str] | None,
+        key: str | None,
+        starter: str | None,
+        version: Version,
+    ) -> Started:
+        """Start a script or task again with the same input, as a new execution."""
+        _check_single(view, nodes, version)
         if view.kind == "task":
             return await self._task(view, key, starter)
         options, ancestry = _retry_options(view, key, starter)
-        program = await self._program_of(view)
+        program = await self._program_of(view, version)
         return await self.launcher.start(program, Raw(view.input), options, ancestry)
 
     async def _from_the_failure(
-        self, view: ExecutionView, kept: KeptMachine, key: str | None, starter: str | None
+        self, view: ExecutionView, kept: KeptMachine, key: str | None, starter: str | None, version: Version
     ) -> Started:
         """Start a script or Python workflow with its machine as it was before the turn that failed."""
         options, ancestry = _retry_options(view, key, starter)
-        program = await self.stored.definitions.any_by_hash(view.definition)
-        if not isinstance(program, ScriptProgram):
-            raise Conflict(f"execution {view.id} is not a script or Python workflow")
+        program = _machine_program(await self._program_of(view, version), view)
+        await self.moves.check(view.id, program)
         return await self.launcher.continue_from(program, view.id, kept, Raw(view.input), options, ancestry)
 
-    async def _program_of(self, view: ExecutionView) -> Program | ScriptProgram:
-        """Return the version that it ran. An execution that failed because its workflow was not deployed takes the
-        current version.
+    async def _program_of(self, view: ExecutionView, version: Version = None) -> Program | ScriptProgram:
+        """Return the given version, or the version that it ran. An execution that failed because its workflow was not
+        deployed takes the current version.
         """
         definitions = self.stored.definitions
-        if view.definition:
+        if version is None and view.definition:
             return await definitions.any_by_hash(view.definition)
-        return await definitions.by_name(*parse_target(view.workflow))
+        name, asked = parse_target(view.workflow)
+        definitions.forget(name)  # a version that was deployed a moment ago is the current one
+        return await definitions.by_name(name, asked if version is None else read_version(version))
 
     async def _task(self, view: ExecutionView, key: str | None, starter: str | None) -> Started:
         """Start a task again in the same queue with the same options."""
@@ -359,6 +446,41 @@ class Reruns:
         if started is None:
             return view.input, None, limit
         return view.input, started.queue, started.options or limit
+
+
+def _check_single(view: ExecutionView, nodes: Sequence[str] | None, version: Version) -> None:
+    """Refuse what cannot be done again with an execution that is no graph."""
+    if view.kind == "schedule":
+        raise InvalidInput(f"'{view.workflow}' is a schedule; trigger it to start its workflow now")
+    if nodes:
+        raise InvalidInput(
+            f"a {view.kind} has no nodes to rerun from; retry starts it again with the same input"
+        )
+    if view.relation == CLEANUP_RELATION:
+        raise Conflict(
+            f"execution {view.id} continues the clean-up of {view.parent}; a retry would start"
+            f" '{view.workflow}' over. If its clean-up is unfinished, retry its dead letter:"
+            f" dalsegno dead retry cleanup:{view.id}"
+        )
+    if view.kind == "task" and version is not None:
+        raise InvalidInput(f"'{view.workflow}' is a task, which has no versions")
+
+
+def _graph(program: Program | ScriptProgram, view: ExecutionView) -> Program:
+    if isinstance(program, Program):
+        return program
+    known = program.definition
+    raise Conflict(
+        f"execution {view.id} of a graph cannot go on with {named(known)}, which is a {known.kind}"
+    )
+
+
+def _machine_program(program: Program | ScriptProgram, view: ExecutionView) -> ScriptProgram:
+    if isinstance(program, ScriptProgram):
+        return program
+    raise Conflict(
+        f"cannot retry execution {view.id} from its failure: {named(program.definition)} is a graph; {FROM_START}"
+    )
 
 
 def _retry_options(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from hashlib import sha256
 from types import CodeType, FunctionType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,10 @@ _MOST_BYTES = 64 * 1024 * 1024
 
 Resolve = Callable[[str, str, str], Any]
 """From the names of a module, a function and a workflow to the workflow of the running code, or None."""
+
+
+Migration: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""From the variables of the function that waits, by name, to those that shall have other values."""
 
 
 class StoredProgram(msgspec.Struct, frozen=True):
@@ -59,6 +63,8 @@ class PythonProgram:
         self.functions = stored.functions
         self.waits_for: frozenset[str] = frozenset()
         """Names that its code needs and the running program lacks; it waits until they exist."""
+        self.migrations: dict[int | None, Migration] = {}
+        """By the number of the version from which machines are moved; None: from any other."""
         self._durables: dict[tuple[str, str], Durable[Any, Any] | None] = {}
 
     @property
@@ -170,8 +176,12 @@ class PythonProgram:
         found = resolve(stored.module, stored.qualname, stored.name) if resolve is not None else None
         function = getattr(found, "function", found)
         if isinstance(function, FunctionType):
-            return cls(stored, Surroundings.of(function))
-        return cls(stored, Surroundings.of_module(stored.module))
+            program = cls(stored, Surroundings.of(function))
+        else:
+            program = cls(stored, Surroundings.of_module(stored.module))
+        if own is not None:
+            program.migrations = own.migrations
+        return program
 
     def __repr__(self) -> str:
         return f"<workflow '{self.name}' {self.hash[:12]}>"

@@ -10,9 +10,11 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.python.compile.compiler import compile_workflow
 from dalsegno.lang.python.durable_calls import Promised, WorkflowFunction, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
+from dalsegno.lang.python.program import Migration
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+M = TypeVar("M", bound=Migration)
 
 RunOutside = Callable[["DurableWorkflow[..., Any]", tuple[Any, ...], Mapping[str, Any]], Any]
 
@@ -50,6 +52,20 @@ class DurableWorkflow(WorkflowFunction[P, R_co]):
                 f"workflow '{self.name}' belongs to no application: call it in another workflow"
             )
         return cast("Promised[R_co]", self.run_outside(self, args, kwargs))
+
+    def migrate(self, *, from_version: int | None = None) -> Callable[[M], M]:
+        """Register a function that gives variables of the function that waits other values, when an execution of an
+        earlier version goes on with this one: ``@order.migrate(from_version=3)``. It takes a dict of the variables that
+        the earlier version had, and returns a dict of those to set.
+
+        ``from_version``: the number of that version. None: of any without a migration of its own.
+        """
+
+        def register(migration: M) -> M:
+            self.program.migrations[from_version] = migration
+            return migration
+
+        return register
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:

@@ -146,21 +146,23 @@ async def _act_on(
             case "resume":
                 await client.resume(view.id)
             case _:
-                return await _retry(services, view, starter, from_start=request.from_start)
+                return await _retry(services, request, view, starter)
     except (Conflict, NotFound, UsageError) as refusal:
         return str(refusal)
     return None
 
 
 async def _retry(
-    services: ServerServices, view: ExecutionView, starter: str | None, *, from_start: bool
+    services: ServerServices, request: BulkRequest, view: ExecutionView, starter: str | None
 ) -> str | None:
     """Retry an execution once: one that was retried before already has its new execution."""
     where = ExecutionFilter(parent=view.id, relations=AGAIN)
     known = await services.client.executions(where, limit=1)
     if known:
         return f"it was already retried: {known[0].id}"
-    await services.client.repetition.rerun(view.id, None, None, None, starter, from_start=from_start)
+    await services.client.repetition.rerun(
+        view.id, None, None, None, starter, from_start=request.from_start, version=request.version
+    )
     return None
 
 

@@ -31,7 +31,9 @@ from dalsegno.server.http.request import IdempotencyKey, one_key
 from dalsegno.server.http.responses import is_large, outline, streamed_object, whole, with_results
 from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.executions import (
+    AGAIN_VERSION,
     EXAMPLE_ID,
+    FROM_START,
     BatchReply,
     BatchRequest,
     BulkReply,
@@ -45,6 +47,7 @@ from dalsegno.server.schemas.executions import (
     NodeInfo,
     PictureInfo,
     RerunRequest,
+    RetryPreview,
     RetryRequest,
     SignalRequest,
     StartRequest,
@@ -248,14 +251,34 @@ async def retry(
 ) -> Execution:
     """Starts a new execution from everything that failed or was interrupted. A script or Python workflow that failed
     goes on from its failure: what has completed does not run again. It starts over, without asking, with new
-    idempotency keys, if it failed before it had to wait, if it did not fail, or with `from_start`. A repeated
-    idempotency key returns the same new execution (200 instead of 201)."""
+    idempotency keys, if it failed before it had to wait, if it did not fail, or with `from_start`. With `version` it
+    goes on in another version of its workflow, or is refused with the reasons (409). A repeated idempotency key
+    returns the same new execution (200 instead of 201); with another version it is refused (409)."""
     starter = await _starter(services, caller_of(http), execution, idempotency_key)
-    from_start = request is not None and request.from_start
+    asked = request or RetryRequest()
     again = await services.client.repetition.rerun(
-        execution, None, None, idempotency_key, starter, from_start=from_start
+        execution,
+        None,
+        None,
+        idempotency_key,
+        starter,
+        from_start=asked.from_start,
+        version=asked.version,
     )
     return await answer_for(services, again, response)
+
+
+@executions_router.get("/{execution}/retry", operation_id="preview_retry", dependencies=[needs("run")])
+async def preview_retry(
+    services: Services,
+    execution: ExecutionId,
+    version: Annotated[str | None, Query(max_length=100, description=AGAIN_VERSION)] = None,
+    from_start: Annotated[bool, Query(description=FROM_START)] = False,
+) -> RetryPreview:
+    """Returns what a retry would do, and starts nothing: the tasks or nodes that run again and, for another version
+    of a script or Python workflow, the lines at which its functions wait in both. Refused like the retry (409)."""
+    plan = await services.client.preview_retry(execution, None, version, from_start=from_start)
+    return RetryPreview.of(plan)
 
 
 @executions_router.post(
@@ -278,7 +301,7 @@ async def rerun(
     is refused (409)."""
     starter = await _starter(services, caller_of(http), execution, idempotency_key)
     again = await services.client.repetition.rerun(
-        execution, request.nodes, request.context, idempotency_key, starter
+        execution, request.nodes, request.context, idempotency_key, starter, version=request.version
     )
     return await answer_for(services, again, response)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,6 +13,7 @@ from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.graph.start import StartReply
 from dalsegno.core.json_fields import MOST_ITEMS
 from dalsegno.core.states import NodeSummary
+from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import LONGEST_ID
@@ -383,12 +384,19 @@ class CancelRequest(Asked, BaseModel):
     reason: str | None = Field(default=None, max_length=2000)
 
 
+FROM_START = "A script or Python workflow starts over, instead of from its failure."
+AGAIN_VERSION = (
+    "The version of the workflow for a retry or rerun: a number, an alias or `latest`. Default: the version that the"
+    " execution ran."
+)
+AgainVersion = Annotated[int | str | None, Field(description=AGAIN_VERSION)]
+
+
 class RetryRequest(Asked, BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"from_start": True}})
 
-    from_start: bool = Field(
-        default=False, description="A script or Python workflow starts over, instead of from its failure."
-    )
+    from_start: bool = Field(default=False, description=FROM_START)
+    version: AgainVersion = None
 
 
 class RerunRequest(Asked, BaseModel):
@@ -401,6 +409,53 @@ class RerunRequest(Asked, BaseModel):
     context: Annotated[dict[str, Any], Kept("members", "the edited value of '%s'")] = Field(
         default={}, description="Recorded outputs to be replaced, by `$node`."
     )
+    version: AgainVersion = None
+
+
+class FramePreview(BaseModel):
+    """The line where a function waits, and where it continues."""
+
+    function: str
+    old_line: int
+    old_text: str
+    new_line: int
+    new_text: str
+
+
+class RetryPreview(BaseModel):
+    """What a retry would do."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "example": {
+                "workflow": "checkout",
+                "version": 4,
+                "starts_over": False,
+                "again": ["ship"],
+                "frames": [
+                    {
+                        "function": "checkout",
+                        "old_line": 5,
+                        "old_text": "paid = await charge(order)",
+                        "new_line": 7,
+                        "new_text": "paid = await charge(order)",
+                    }
+                ],
+            }
+        }
+    )
+
+    workflow: str
+    version: int
+    starts_over: bool = Field(description="Everything runs again.")
+    again: list[str] = Field(description="The tasks that are asked again, or the nodes at which it begins.")
+    frames: list[FramePreview] = Field(
+        description="For another version: the functions that wait, outermost first."
+    )
+
+    @classmethod
+    def of(cls, plan: RetryPlan) -> Self:
+        return cls(**msgspec.to_builtins(plan))
 
 
 class PictureInfo(BaseModel):
@@ -482,6 +537,7 @@ class BulkRequest(Asked, BaseModel):
     from_start: bool = Field(
         default=False, description="Of a retry: scripts and Python workflows start over."
     )
+    version: AgainVersion = None
     limit: int = Field(
         default=1000, ge=1, le=10_000, description="Maximum number of executions in this call."
     )

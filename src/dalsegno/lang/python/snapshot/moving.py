@@ -7,9 +7,9 @@ of both versions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import CodeType
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from dalsegno.lang.python.compile.expressions import SEPARATOR
 from dalsegno.lang.python.compile.operand_stack import WHERE, Held, OperandStack
 from dalsegno.lang.python.compile.outline import NotAligned, outline
 from dalsegno.lang.python.errors import NotStorable, UnsupportedPython
-from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.program import Migration, PythonProgram
 from dalsegno.lang.python.runtime.machine import PythonMachine
 from dalsegno.lang.python.snapshot.format import (
     CONTENT,
@@ -43,9 +43,6 @@ from dalsegno.lang.runtime.movement import (
     check_blocks,
     doubtful,
 )
-
-Migration: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""From the variables of the function that waits, by name, to those that shall have other values."""
 
 _RAISES = -1
 """Where a ``finally`` block continues that an exception has entered."""

@@ -1,0 +1,144 @@
+"""Whether kept machines can continue in another version of their program, before an execution is started with one.
+
+Python workflows are moved where their turns run, because their values and migrations are user code; scripts in a thread
+or, if that may take long, in a subprocess. What is found is not stored: the first turn moves the machine again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from msgspec import Struct
+
+from dalsegno.core.scripts.kept import decode_kept
+from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.scripts.kept import kept_with
+from dalsegno.engine.scripts.moving import (
+    FROM_START,
+    MoveRefused,
+    check_kind,
+    is_small_move,
+    move_of,
+    movement,
+    refusal,
+)
+from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
+from dalsegno.engine.secrets.snapshot_seals import KeyMissing, check_blob
+from dalsegno.errors import CodeMissing, Conflict, NotFound, SnapshotRefused
+from dalsegno.lang import SnapshotError
+from dalsegno.lang.runtime.movement import ADVICE_MIGRATION, FrameMove, Movement
+
+AT_ONCE = 4
+"""Moves in subprocesses that this process asks for at the same time."""
+
+
+class FramePlan(Struct, frozen=True):
+    """The line where a function waits, and where it continues."""
+
+    function: str
+    old_line: int
+    old_text: str
+    new_line: int
+    new_text: str
+
+
+class RetryPlan(Struct, frozen=True):
+    """What a retry or rerun would do."""
+
+    workflow: str
+    version: int
+    starts_over: bool = False
+    again: tuple[str, ...] = ()
+    """The nodes at which it begins, or the tasks that are asked again."""
+    frames: tuple[FramePlan, ...] = ()
+    """For another version of a script or Python workflow: the functions that wait, outermost first."""
+
+
+class MoveChecks:
+    """Moves kept machines to find out whether they can be moved. Nothing is stored."""
+
+    def __init__(self, stored: StoredExecutions) -> None:
+        self.stored = stored
+        self._processes = asyncio.Semaphore(AT_ONCE)
+
+    async def check(self, execution: str, new: ScriptProgram) -> tuple[FramePlan, ...]:
+        """Return where the functions of the machine that is kept of an execution wait, if it is moved. Raise Conflict
+        if it cannot continue in this version of its program.
+        """
+        try:
+            found = await self.find(execution, new)
+        except (SnapshotError, SnapshotRefused) as error:
+            raise Conflict(f"cannot retry execution {execution} from its failure: {error}") from None
+        if found is None:
+            return ()
+        old, move = found
+        if not move.maps:
+            told = refusal(old, new, move)
+            raise Conflict(f"cannot retry execution {execution} from its failure: {told}")
+        return tuple(_frame(old, new, each) for each in move.frames)
+
+    async def find(self, execution: str, new: ScriptProgram) -> tuple[ScriptProgram, Movement] | None:
+        """Return the version that the machine is of, with the move; None if it need not be moved, or if this process
+        lacks code, keys or the migration: then the first turn finds out.
+        """
+        archive = self.stored.stack.archive
+        keeper, data = await kept_with(archive, execution)
+        view = await archive.execution(keeper)
+        if view is None or view.definition == new.definition.hash:
+            return None
+        try:
+            if isinstance(new, AbsentProgram) or new.lacking():
+                return None
+            old = await self.stored.definitions.for_moving(view.definition, new)
+            check_kind(old.definition, new.definition)
+            snapshot = await self._opened(decode_kept(data).snapshot, keeper, old)
+            found = await self._movement(old, new, snapshot, keeper)
+        except (CodeMissing, KeyMissing):
+            return None
+        except NotFound as error:
+            raise MoveRefused(f"{error}; {FROM_START}") from None
+        needs_migration = any(reason.advice == ADVICE_MIGRATION for reason in found.reasons)
+        return None if needs_migration and new.native and not new.is_own else (old, found)
+
+    async def _opened(self, snapshot: bytes, keeper: str, old: ScriptProgram) -> bytes:
+        if not old.native or self.stored.seals is None:
+            return snapshot
+        await self.stored.seals.prepare()
+        if not old.is_own:
+            await self.stored.seals.check_program(old.definition)
+        return await self.stored.seals.opened(snapshot, keeper, old.definition.hash)
+
+    async def _movement(
+        self, old: ScriptProgram, new: ScriptProgram, snapshot: bytes, keeper: str
+    ) -> Movement:
+        stored = self.stored
+        if not old.native and not is_small_move(old, new, snapshot):
+            async with self._processes:
+                version = old.definition.version
+                return move_of(
+                    await stored.offload.large("move", old.code.dump(), new.code.dump(), snapshot, version)
+                )
+        blobs = await old.read_blobs(snapshot, partial(self._blob, keeper))
+        found: list[Movement] = []
+
+        def move() -> None:
+            found.append(movement(old, new, snapshot, blobs))
+
+        if not old.native:
+            await stored.offload.load(move)
+        elif stored.in_thread is not None:
+            await stored.in_thread(move)
+        else:
+            move()
+        return found[0]
+
+    async def _blob(self, keeper: str, name: str) -> bytes:
+        data = await self.stored.stack.blobs.get(keeper, name)
+        check_blob(name, data, keeper)
+        return data
+
+
+def _frame(old: ScriptProgram, new: ScriptProgram, move: FrameMove) -> FramePlan:
+    line = move.new_line or 0
+    return FramePlan(move.function, move.old_line, old.line(move.old_line), line, new.line(line))
