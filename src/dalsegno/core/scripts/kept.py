@@ -1,7 +1,14 @@
 """Kept machines of ended executions: what is kept of them, and how another execution continues them.
 
 A script that failed keeps its machine as it was before the turn that failed, together with what it was waiting for. A
-retry starts from there: see `dalsegno.core.scripts.retry`.
+retry starts from there:
+
+- What had completed stays completed. What failed where the program waited is asked again, under a new idempotency key
+  unless the program gave the key.
+- Tasks that were still pending became executions of their own when the execution failed. Their endings are awaited; one
+  that has failed since is asked again.
+- The failed turn is run again. The calls that it made were handed over as well: the same calls, with the same name and
+  input, take up those executions, in their order.
 
 A cancelled script cleans up without a time limit, unless its workflow sets ``cancel_grace``. If the grace passes,
 if the execution is terminated, or if the clean-up itself fails, the execution ends. Its machine is kept in the same
@@ -18,7 +25,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from dalsegno.core.outbox_orders import Notice, StartOrder, order_start
-from dalsegno.core.scripts.earlier_calls import find_begun, read_begun
+from dalsegno.core.scripts.earlier_calls import BEGUN, find_begun, read_begun
 from dalsegno.core.scripts.step import await_execution, resume_token, timer_token
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import (
@@ -35,11 +42,13 @@ from dalsegno.core.scripts.token_bodies import (
     decode_timer,
     encode_body,
 )
+from dalsegno.core.scripts.turn import Turn
 from dalsegno.lang.runtime.effects import asks_people, promise_id
 from dalsegno.model.effect import (
     CreateExecution,
     Effect,
     FinishExecution,
+    PostSignal,
     RequestCancel,
     SettlePromise,
     SpawnToken,
@@ -107,6 +116,13 @@ class KeptMachine(Struct, frozen=True, omit_defaults=True):
 
 _encode = msgspec.json.Encoder().encode
 decode_kept = msgspec.json.Decoder(KeptMachine).decode
+
+
+def keeps_machine(turn: Turn) -> bool:
+    """Return True if the machine as it was before this turn is kept for a retry. One that failed in its first turn
+    has nothing to keep: it starts from the beginning.
+    """
+    return turn.error is not None and not turn.cancel and turn.version > 0
 
 
 def kept_machine(
@@ -206,6 +222,21 @@ def start_cleanup(new: NewExecution, kept: KeptMachine, now: float) -> Transitio
         SpawnToken(resume_token(new.id, 0, encode_body(body))),
     )
     return Transition(new.id, effects, (started,))
+
+
+def known_before(kept: KeptMachine, reachable: Ranges, now: float) -> list[Effect]:
+    """Return the effects that make what had completed and arrived known to a retry, in the same order."""
+    failed = frozenset(kept.failed)
+    placed: list[tuple[int, Effect]] = [
+        (completion.number, SettlePromise(completion))
+        for completion in kept.completions
+        if completion.promise not in failed and reaches(reachable, completion.promise)
+    ]
+    for signal in kept.signals:
+        if signal.name != BEGUN:
+            event = NewEvent("SignalReceived", signal.name, "", now)
+            placed.append((signal.place, PostSignal(signal.id, signal.name, signal.data, event)))
+    return [effect for _, effect in sorted(placed, key=lambda one: one[0])]
 
 
 def carried_over(

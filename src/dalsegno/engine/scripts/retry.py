@@ -19,11 +19,11 @@ from dalsegno.core.scripts.kept import (
     KeptMachine,
     child_order,
     decode_kept,
+    known_before,
     task_token,
     tasks_again,
     timer_again,
 )
-from dalsegno.core.scripts.retry import known_before
 from dalsegno.core.scripts.step import await_execution
 from dalsegno.core.scripts.tasks import put_off, settle_only
 from dalsegno.core.scripts.token_bodies import (

@@ -25,8 +25,7 @@ from dalsegno.core.scripts.ending import (
     fail_script,
     is_failed_cleanup,
 )
-from dalsegno.core.scripts.kept import UNKNOWN_TURN, FailedTurn
-from dalsegno.core.scripts.retry import keeps_machine
+from dalsegno.core.scripts.kept import UNKNOWN_TURN, FailedTurn, keeps_machine
 from dalsegno.core.scripts.step import commit_turn
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.tasks import (

@@ -7,8 +7,14 @@ import pytest
 from msgspec import Raw
 
 from dalsegno.core.scripts.earlier_calls import begun_calls, find_begun, post_begun, read_begun, take_up
-from dalsegno.core.scripts.kept import FailedTurn, KeptMachine, decode_kept, kept_machine
-from dalsegno.core.scripts.retry import keeps_machine, known_before
+from dalsegno.core.scripts.kept import (
+    FailedTurn,
+    KeptMachine,
+    decode_kept,
+    keeps_machine,
+    kept_machine,
+    known_before,
+)
 from dalsegno.core.scripts.token_bodies import (
     AskedTask,
     EarlierCall,
