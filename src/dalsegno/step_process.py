@@ -20,6 +20,7 @@ import msgspec
 
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.scripts.readiness import Readiness
 from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.tasks import TaskRunner
@@ -202,8 +203,7 @@ class Computer:
             Turns(storage, turn_limits(limits), script_log, self._task_options, port),
             limits,
             None,
-            cast(Any, None),  # capabilities: only Python workflows need them, and those run in the parent
-            cast(Any, None),  # seals: likewise
+            Readiness(definitions, cast(Any, None), cast(Any, None)),  # Python workflows run in the parent
             setting.cancel_grace,
         )
 

@@ -181,7 +181,7 @@ def test_of_many_that_need_it_each_is_tried_once_and_few_ask(
 ) -> None:
     app = App("memory:")
     with app.running(), caplog.at_level(logging.WARNING, "dalsegno.worker"):
-        ledger, elsewhere = app.engine.stack.ledger, app.engine.scripts.elsewhere
+        ledger, elsewhere = app.engine.stack.ledger, app.engine.elsewhere
         asked, tried, look, workers = [], [], elsewhere.look_for_task, ledger.workers
 
         async def counted_look(name: str, run: NodeContext) -> None:

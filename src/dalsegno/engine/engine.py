@@ -20,6 +20,7 @@ from dalsegno.engine.operations.troubles import StuckReason, StuckReasons
 from dalsegno.engine.process import switch_often
 from dalsegno.engine.remote.declarations import RemoteDeclarations
 from dalsegno.engine.scripts.python_workflows import Workflows
+from dalsegno.engine.scripts.readiness import Readiness
 from dalsegno.engine.scripts.retry import Lookouts
 from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.scripts.task_inputs import TaskInputs
@@ -127,10 +128,17 @@ class Engine:
         tasks = self.services.get("tasks")
         self._tasks = tasks if isinstance(tasks, Tasks) else None
         self.declarations = RemoteDeclarations(stack.records, stack.clock)
-        waits = self.settings.missing_tasks == "wait"
-        missing = MissingTasks(stack.ledger.now) if waits else None
+        missing = MissingTasks(stack.ledger.now) if self.settings.missing_tasks == "wait" else None
         log = lambda execution, level, message: self._log(execution, "workflow", level, message)  # noqa: E731 - a sink
         limits = self.settings.limits
+        self.elsewhere = Capabilities(
+            LiveWorkers(stack.ledger),
+            self.workflows,
+            stack.archive,
+            self.declarations,
+            missing,
+            self._task_names,
+        )
         self.scripts = ScriptSteps(
             stack.ledger,
             stack.archive,
@@ -140,18 +148,10 @@ class Engine:
             Turns(self.storage, turn_limits(limits), log, self._task_options, stack.archive),
             limits,
             self._tasks,
-            Capabilities(
-                LiveWorkers(stack.ledger),
-                self.workflows,
-                stack.archive,
-                self.declarations,
-                missing,
-                self._task_names,
-            ),
-            self.seals,
+            Readiness(self.definitions, self.elsewhere, self.seals),
             self.settings.cancel_grace,
         )
-        self.scripts.tasks.look_for_node_type = self.scripts.elsewhere.look_for_node_type
+        self.scripts.tasks.look_for_node_type = self.elsewhere.look_for_node_type
         self.heavy = HeavySteps(
             self.steps,
             self.scripts,
@@ -187,7 +187,7 @@ class Engine:
         self.client.launcher.notice_due = self.timers.notice
         if self._tasks is not None:
             self.client.in_thread = self._tasks.call
-            self._tasks.look_elsewhere = self.scripts.elsewhere.look_for_task
+            self._tasks.look_elsewhere = self.elsewhere.look_for_task
             self._tasks.workflow_share = self.settings.workflow_share
         self.outbox = Outbox(self.client, self.client.launcher, self.client.cancelling)
         self.troubles = StuckReasons(stack.records, stack.clock)
@@ -413,7 +413,7 @@ class Engine:
         worker.
         """
         self.settings = replace(self.settings, missing_tasks="fail")
-        self.scripts.elsewhere.stop_waiting()
+        self.elsewhere.stop_waiting()
 
     def _offers(self) -> tuple[str, ...]:
         versions = map(version_offer, list(self.workflows.versions))

@@ -55,14 +55,15 @@ from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.schedules import schedule_step
 from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
-from dalsegno.engine.scripts.kept import Cleanup, Predecessor, read_kept
+from dalsegno.engine.scripts.kept import Cleanup, read_kept
 from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
 from dalsegno.engine.scripts.moving import MOVE_REFUSED, MoveRefused
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
+from dalsegno.engine.scripts.readiness import Readiness, waits_for
 from dalsegno.engine.scripts.retry import Lookouts, Retry, context_of, look_at, take_up_again
 from dalsegno.engine.scripts.tasks import Questions, TaskRunner
 from dalsegno.engine.scripts.turns import SLICE, Turns
-from dalsegno.engine.secrets.snapshot_seals import NO_KEY, KeyMissing, SnapshotSeals, check_blob
+from dalsegno.engine.secrets.snapshot_seals import check_blob
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.starting.pending import begin_step
 from dalsegno.engine.starting.rerun import RerunHistory
@@ -71,7 +72,6 @@ from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.run_node import storable_failure
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, blob_names, bytes_in_rows
-from dalsegno.engine.worker.capabilities import Capabilities
 from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.errors import NameMissing
@@ -131,8 +131,7 @@ class ScriptSteps:
         turns: Turns,
         limits: EngineLimits,
         threads: Tasks | None,
-        elsewhere: Capabilities,
-        seals: SnapshotSeals,
+        readiness: Readiness,
         cancel_grace: float | None,
     ) -> None:
         """``cancel_grace``: for workflows that do not set their own."""
@@ -152,8 +151,7 @@ class ScriptSteps:
         self.hot = MachineCache()
         self.transactions = NO_TRANSACTIONS
         self.rerun_history = RerunHistory(archive, Loader(ledger, blobs))
-        self.elsewhere = elsewhere
-        self.seals = seals
+        self.readiness = readiness
         self.task_returned: Callable[[Lease], None] = lambda _: None
         """Called when a task has returned, before its script takes its turn."""
         self.lookouts: Lookouts | None = None
@@ -214,14 +212,12 @@ class ScriptSteps:
             return await self._resume_machine(lease)
         except NameMissing as error:
             program = await self.definitions.script(lease.definition)
-            if not self._lacking(lease.definition, program):
+            if not self.readiness.lacking(lease.definition, program):
                 return await self._damaged(lease, error)
-            raise BadConfiguration(_waits_for(program, str(error))) from error
+            raise BadConfiguration(waits_for(program, str(error))) from error
         except MoveRefused as error:
             program = await self.definitions.script(lease.definition)
-            if program.native and not self.elsewhere.has_version(lease.definition):
-                migrations = frozenset(["its migrations"])
-                await self.elsewhere.look_for_version(program.definition, migrations, lease.queue)
+            await self.readiness.check_migrations(lease, program)
             return await self.fail(lease, ErrorValue(MOVE_REFUSED, str(error)))
         except SnapshotError as error:
             return await self._damaged(lease, error)
@@ -252,22 +248,12 @@ class ScriptSteps:
             return True  # it cannot be read here, and may have something to clean up
         return isinstance(program, ScriptProgram) and program.can_clean_up
 
-    def _lacking(self, definition: str, program: ScriptProgram) -> frozenset[str]:
-        """Return the names that a version other than the program's own uses and this program lacks."""
-        if not program.native or self.elsewhere.has_version(definition):
-            return frozenset()
-        lacking = program.lacking()
-        program.wait_for(lacking)
-        return lacking
-
     async def _resume_machine(self, lease: Lease) -> ScriptStep:
         program = await self.definitions.script(lease.definition)
-        lacking = self._lacking(lease.definition, program)
-        if lacking:
-            await self.elsewhere.look_for_version(program.definition, lacking, lease.queue)
+        await self.readiness.check_code(lease, program)
         if program.native:
             is_light.set(False)  # its code is user code and runs here
-            await self._check_seals(lease, program)
+            await self.readiness.check_keys(lease, program)
         if lease.data and lease.fence == 1 and self.ledger.now() - lease.ready_at < LONG_AGO:
             return await self._first_turn(lease, program, decode_start_body(lease.data))
         view = await self.ledger.machine(lease.execution)
@@ -302,7 +288,7 @@ class ScriptSteps:
         ``left``: calls that it could have made again and has not.
         """
         if turn.error is not None and turn.error.code == NAME_MISSING:
-            raise BadConfiguration(_waits_for(program, turn.error.message))
+            raise BadConfiguration(waits_for(program, turn.error.message))
         if turn.cancel and turn.interrupted and not was_interrupted:
             turn.grace_ends = self._end_of_grace(program)
         if turn.error is None:
@@ -327,30 +313,6 @@ class ScriptSteps:
         """Return the seconds for which the script may clean up; None: no limit."""
         return program.cancel_grace if program.cancel_grace is not None else self.cancel_grace
 
-    async def _check_seals(self, lease: Lease, program: ScriptProgram) -> None:
-        """Check the seals before code of a Python workflow runs that may come from the store, and before its state is
-        stored.
-        """
-        await self.seals.prepare()
-        try:
-            if not program.is_own:
-                await self.seals.check_program(program.definition)
-            if self.seals.must_seal():
-                raise KeyMissing(NO_KEY, "")
-        except KeyMissing as error:
-            await self.elsewhere.look_for_key(error.id, lease.queue)
-            raise
-
-    async def _opened(self, lease: Lease, program: ScriptProgram, snapshot: bytes) -> bytes:
-        """Return the verified snapshot. Another worker may have a key that this one lacks."""
-        if not program.native:
-            return snapshot
-        try:
-            return await self.seals.opened(snapshot, lease.execution, lease.definition)
-        except KeyMissing as error:
-            await self.elsewhere.look_for_key(error.id, lease.queue)
-            raise
-
     async def _loader(
         self, lease: Lease, program: ScriptProgram, view: MachineView, job: Job
     ) -> Callable[[], RunningMachine]:
@@ -365,7 +327,7 @@ class ScriptSteps:
         if cached is None or cached.version != view.version:
             cached = None
             refuse_if_light(len(view.snapshot))
-            snapshot = await self._opened(lease, program, view.snapshot)
+            snapshot = await self.readiness.opened(lease, program, view.snapshot)
             blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
             job.blobs = blob_names([snapshot, *blobs.values()])
         else:
@@ -418,7 +380,7 @@ class ScriptSteps:
         """Continue the machine of an execution that ended before its clean-up did."""
         cleanup = Cleanup(self.archive, self.blobs, self.reading, lease, other)
         job = await cleanup.job(self.ledger.now())
-        snapshot, old = await self._kept_snapshot(lease, program, cleanup)
+        snapshot, old = await self.readiness.kept_snapshot(lease, program, cleanup)
         begin = await cleanup.loader(program, snapshot, job, old=old)
         turn, machine = await self._run(lease, program, job, begin)
         if turn.status == "suspended":
@@ -436,7 +398,7 @@ class ScriptSteps:
         if machine_view is None or own is None:
             return ScriptStep(nothing(lease))  # it has ended meanwhile and was swept
         retry = Retry(self.archive, self.blobs, self.reading, lease, other, self.inputs, self.results)
-        snapshot, old = await self._kept_snapshot(lease, program, retry)
+        snapshot, old = await self.readiness.kept_snapshot(lease, program, retry)
         context = context_of(own, await self.reading.attempt(own))
         job = retry.job(machine_view)
         begin = await retry.loader(program, snapshot, job, context, old)
@@ -444,21 +406,6 @@ class ScriptSteps:
         if turn.status == "suspended":
             await retry.take_over(turn, job.before, self.ledger.now())
         return self._turned(lease, job, turn, machine, is_cached=False)
-
-    async def _kept_snapshot(
-        self, lease: Lease, program: ScriptProgram, predecessor: Predecessor
-    ) -> tuple[bytes, ScriptProgram | None]:
-        """Return the verified snapshot of the execution that keeps it, and the version of the program that it is of, if
-        that is another one.
-        """
-        kept, definition = await predecessor.kept(), await predecessor.definition()
-        own = msgspec.structs.replace(lease, execution=predecessor.other, definition=definition)
-        if definition == lease.definition:
-            return await self._opened(own, program, kept.snapshot), None
-        old = await self.definitions.for_moving(definition, program)
-        if old.native:
-            await self._check_seals(lease, old)
-        return await self._opened(own, old, kept.snapshot), old
 
     async def _start_body(self, lease: Lease) -> StartBody:
         if lease.data:
@@ -482,7 +429,7 @@ class ScriptSteps:
         turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
         is_native = type(machine) is PythonMachine
         if is_native and turn.snapshot:
-            turn.snapshot = self.seals.sealed(turn.snapshot, lease.execution, lease.definition)
+            turn.snapshot = self.readiness.seals.sealed(turn.snapshot, lease.execution, lease.definition)
         transition = commit_turn(lease, turn, self.ledger.now(), events)
         cached = None
         is_kept = is_cached and machine is not None and (turn.weight <= LIGHT_BYTES or is_native)
@@ -672,14 +619,6 @@ class ScriptSteps:
 def _leaves_state(turn: Turn, program: ScriptProgram) -> bool:
     """Return True if a turn failed without an end of the script's clean-up, whether or not that had begun."""
     return is_failed_cleanup(turn) or (not turn.cancel and turn.cut_short and program.can_clean_up)
-
-
-def _waits_for(program: ScriptProgram, problem: str) -> str:
-    known = program.definition
-    return (
-        f"version {known.version} of '{known.name}' cannot continue in this process: {problem}. It continues in a"
-        " worker whose program has it again: roll back, or deploy a program that keeps the old name"
-    )
 
 
 def _freed(job: Job, turn: Turn) -> int:

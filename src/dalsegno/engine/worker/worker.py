@@ -114,7 +114,7 @@ class Worker:
         """Times of the next claims for workflows that do not hold their share, and for those that are not
         crowding.
         """
-        self.releaser = TokenReleaser(ledger, broker, committer, scripts.elsewhere.live_workers)
+        self.releaser = TokenReleaser(ledger, broker, committer, scripts.readiness.elsewhere.live_workers)
         self._free = asyncio.Event()
         self._long_runs = LongRuns(self.running, self.started, committer, steps.definitions)
         scripts.task_returned = self._long_runs.returned
