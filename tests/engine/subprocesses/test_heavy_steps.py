@@ -203,17 +203,23 @@ async def test_a_step_that_takes_too_long_fails_and_its_process_ends(tmp_path: P
         assert children(app) == []
 
 
-async def test_a_process_that_has_to_wait_for_the_machine_has_its_time(tmp_path: Path) -> None:
-    async with running(tmp_path, EngineSettings(heavy_seconds=1.0)) as app:
+async def completes_after_a_stop(folder: Path, limit: float, stopped: float) -> None:
+    """Stop the process of a step for some seconds of the clock: the step is not over its limit, and completes."""
+    async with running(folder, EngineSettings(heavy_seconds=limit)) as app:
         await app.adeploy(row(edit("a", LONG), output="$a.v"))
         await result(app, "heavy")
         (pid,) = children(app)
         os.kill(pid, signal.SIGSTOP)
         handle = await app.astart("heavy")
-        await asyncio.sleep(2)
+        await asyncio.sleep(stopped)
         assert (await app.client.status(handle.id)).state == "RUNNING"
         os.kill(pid, signal.SIGCONT)
         assert await ended(app, handle.id) == "COMPLETED"
+        assert children(app) == [pid]
+
+
+async def test_a_process_that_has_to_wait_for_the_machine_has_its_time(tmp_path: Path) -> None:
+    await completes_after_a_stop(tmp_path, limit=1.0, stopped=2)
 
 
 async def test_the_time_for_which_a_step_waits_for_a_processor_does_not_count(
@@ -222,17 +228,7 @@ async def test_the_time_for_which_a_step_waits_for_a_processor_does_not_count(
     """Its process is stopped for longer than the step may take by the clock, and counts as waiting."""
     monkeypatch.setattr(heavy_steps, "PATIENCE", 1)
     monkeypatch.setattr(heavy_steps.ChildProcess, "waiting_seconds", lambda _: monotonic())
-    async with running(tmp_path, EngineSettings(heavy_seconds=1.5)) as app:
-        await app.adeploy(row(edit("a", LONG), output="$a.v"))
-        await result(app, "heavy")
-        (pid,) = children(app)
-        os.kill(pid, signal.SIGSTOP)
-        handle = await app.astart("heavy")
-        await asyncio.sleep(3)
-        assert (await app.client.status(handle.id)).state == "RUNNING"
-        os.kill(pid, signal.SIGCONT)
-        assert await ended(app, handle.id) == "COMPLETED"
-        assert children(app) == [pid]
+    await completes_after_a_stop(tmp_path, limit=1.5, stopped=3)
 
 
 async def test_cancelling_an_execution_ends_its_process(tmp_path: Path) -> None:

@@ -166,8 +166,8 @@ def fail_script(
     is_unfinished: bool,
 ) -> Transition:
     """End the execution without running its machine: a damaged snapshot, a limit. Its machine is kept, and if it has
-    something to clean up (``is_unfinished``), people are told. Refused if its machine has moved on since ``view``, or
-    was asked to end.
+    something to clean up (``is_unfinished``), a dead letter is written. Refused if its machine has moved on since
+    ``view``, or was asked to end.
     """
     effects: list[Effect] = []
     if view is not None:

@@ -66,7 +66,7 @@ class Turn(Struct, gc=False):
     kept: bytes | None = None
     """For a turn that failed: its machine before it, for another execution."""
     is_unfinished: bool = False
-    """A clean-up failed or was not reached: people are told."""
+    """A clean-up failed or was not reached: a dead letter is written."""
     exact: bool = False
     """Nothing may have arrived since ``read``: what is kept would lack it."""
     begun: tuple[EarlierCall, ...] = ()

@@ -344,7 +344,7 @@ class LocalWorker(Protocol):
 
 
 Publisher: TypeAlias = tuple[str | None, float | None]
-NOBODY: Publisher = (None, None)
+NO_PUBLISHER: Publisher = (None, None)
 
 
 class Launcher:
@@ -356,7 +356,7 @@ class Launcher:
         """Receives due times that no commit of this process reports."""
         self.announce: Callable[[str], None] = lambda execution: None
         """Called with the id of every execution that is about to be created."""
-        self.publisher: Callable[[CreateExecution], Publisher] = lambda created: NOBODY
+        self.publisher: Callable[[CreateExecution], Publisher] = lambda created: NO_PUBLISHER
         """Returns who publishes an execution from its start, and until when no other process does."""
 
     async def start(
@@ -456,7 +456,7 @@ class Launcher:
         it can.
         """
         if options is not None and options.connection is not None:
-            transition = self._published(transition, lambda created: NOBODY)
+            transition = self._published(transition, lambda created: NO_PUBLISHER)
             return await self._commit_with_the_caller(options.connection, transition)
         self.announce(new.id)
         transition = self._published(transition, self.publisher)
