@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from msgspec import Raw, Struct, structs
 
-from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
+from dalsegno.client.schemas import ExecutionReply, seconds, values_of
 from dalsegno.client.transport import Transport, own_key
 from dalsegno.core.schedules.spec import MissedPolicy, OverlapPolicy, ScheduleSpec
 from dalsegno.engine.options import Moment
@@ -51,40 +51,18 @@ class ScheduleReply(Struct):
     error: dict[str, object] | None = None
 
     def view(self) -> ScheduleView:
-        return ScheduleView(
-            name=self.name,
-            execution=self.execution,
-            state=self.state,
-            spec=self._spec(),
-            created_at=seconds(self.created_at),
-            next=tuple(seconds(time) for time in self.next),
-            last=maybe_seconds(self.last),
-            last_execution=self.last_execution,
-            started=self.started,
-            passed=self.passed,
-            overdue=maybe_seconds(self.overdue),
-            error=self.error,
-        )
+        fields = {
+            **values_of(self),
+            "input": Raw(bytes(self.input)),
+            "tags": tuple(sorted(self.tags.items())),
+            "next": tuple(map(seconds, self.next)),
+        }
+        spec = ScheduleSpec(**_fields_of(ScheduleSpec, fields))
+        return ScheduleView(spec=spec, **_fields_of(ScheduleView, fields))
 
-    def _spec(self) -> ScheduleSpec:
-        return ScheduleSpec(
-            name=self.name,
-            workflow=self.workflow,
-            version=self.version,
-            input=Raw(bytes(self.input)),
-            cron=self.cron,
-            every=self.every,
-            timezone=self.timezone,
-            missed=self.missed,
-            overlap=self.overlap,
-            grace=self.grace,
-            catch_up=self.catch_up,
-            jitter=self.jitter,
-            start=maybe_seconds(self.start),
-            end=maybe_seconds(self.end),
-            tags=tuple(sorted(self.tags.items())),
-            priority=self.priority,
-        )
+
+def _fields_of(kind: type[Struct], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in fields.items() if name in kind.__struct_fields__}
 
 
 class SchedulePage(Struct):

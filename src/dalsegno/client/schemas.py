@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, cast
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
-from dalsegno.core.diagnosis import Explanation, Subject, Wait, WaitKind
+from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.why import ScriptSnapshotView
@@ -24,6 +24,21 @@ def seconds(moment: datetime) -> float:
 
 def maybe_seconds(moment: datetime | None) -> float | None:
     return None if moment is None else moment.timestamp()
+
+
+def values_of(reply: Struct) -> dict[str, Any]:
+    """Return the fields of a reply as the values here have them: times in seconds, lists as tuples."""
+    return {name: _value(each) for name, each in structs.asdict(reply).items()}
+
+
+def _value(given: Any) -> Any:
+    match given:
+        case datetime():
+            return seconds(given)
+        case list():
+            return tuple(given)
+        case _:
+            return given
 
 
 class ExecutionReply(Struct):
@@ -149,32 +164,8 @@ class WaitReply(Struct):
     commands: tuple[str, ...] = ()
 
     def wait(self) -> Wait:
-        return Wait(
-            kind=cast("WaitKind", self.kind),
-            node=self.node,
-            scope=self.scope,
-            sentence=self.sentence,
-            due=maybe_seconds(self.due),
-            queue=self.queue,
-            arrived=self.arrived,
-            expected=self.expected,
-            count=self.count,
-            open=tuple(self.open),
-            execution=self.execution,
-            is_remote=self.is_remote,
-            tasks=self.tasks,
-            claims=self.claims,
-            claimed_by=self.claimed_by,
-            claimed_at=maybe_seconds(self.claimed_at),
-            subject=cast("Subject", self.subject),
-            since=maybe_seconds(self.since),
-            served=self.served,
-            lost=self.lost,
-            line=self.line,
-            text=self.text,
-            hint=self.hint or "",
-            commands=self.commands,
-        )
+        """A newer server may send further kinds and subjects."""
+        return Wait(**{**values_of(self), "hint": self.hint or ""})
 
 
 class WhyReply(Struct):
@@ -212,18 +203,7 @@ class ApprovalReply(Struct):
     indexes: tuple[int, ...] = ()
 
     def approval(self) -> Approval:
-        return Approval(
-            execution=self.execution,
-            workflow=self.workflow,
-            node=self.node,
-            message=self.message,
-            approvers=self.approvers,
-            form=self.form,
-            since=seconds(self.since),
-            due=maybe_seconds(self.due),
-            signal=self.signal,
-            indexes=self.indexes,
-        )
+        return Approval(**values_of(self))
 
 
 class ApprovalPage(Struct):

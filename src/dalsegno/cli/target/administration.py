@@ -1,8 +1,8 @@
 """The administration calls of a command, on a store opened here or on a server.
 
-Keys, credentials, protected names, alerts, webhooks and limits. Each has the calls of ``dalsegno.Client``, which a
-``…Here`` class implements on an open store. Values of credentials are never returned. Secrets of webhooks are returned
-only by a store that is opened here, to sign a test delivery.
+Keys, credentials, protected names, alerts, webhooks and limits. Each has the calls of ``dalsegno.Client`` that commands
+use; a ``…Here`` class implements them on an open store. Values of credentials are never returned. Secrets of webhooks
+are returned only by a store that is opened here, to sign a test delivery.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar, Unpack
 
 from dalsegno.admin.alerts import Alert, AlertRecords, SavedAlert, send, test_message
 from dalsegno.admin.keys import Key, KeyRecords, NewKey, Scope, read_quotas
@@ -36,6 +36,9 @@ from dalsegno.model.limits import LimitView
 
 if TYPE_CHECKING:
     from dalsegno.client import Client
+    from dalsegno.client.admin.access import ClientCredentials, ClientKeys, ClientProtectedNames
+    from dalsegno.client.admin.operations import ClientLimits
+    from dalsegno.client.admin.webhooks import ClientAlerts, ClientWebhooks
 
 B = TypeVar("B")
 T = TypeVar("T")
@@ -85,28 +88,6 @@ async def _all_pages(
     return found
 
 
-class Keys(Protocol):
-    """The calls of ``client.keys``."""
-
-    async def aadd(
-        self,
-        name: str,
-        scopes: Sequence[Scope],
-        *,
-        expires: str | None,
-        queues: Sequence[str] | None,
-        quotas: Mapping[str, int | None] | None,
-    ) -> NewKey: ...
-
-    async def aset(
-        self, key: str, *, queues: Sequence[str] | None, quotas: Mapping[str, int | None] | None
-    ) -> Key: ...
-
-    async def alist(self, *, revoked: bool) -> list[Key]: ...
-
-    async def arevoke(self, key: str) -> Key: ...
-
-
 class KeysHere:
     def __init__(self, app: App) -> None:
         self._records = KeyRecords(app.client.stack.records, app.client.stack.clock)
@@ -134,43 +115,8 @@ class KeysHere:
         return await self._records.revoke((await self._records.find(key)).id)
 
 
+Keys: TypeAlias = "KeysHere | ClientKeys"
 KEYS: Administration[Keys] = Administration(KeysHere, lambda client: client.keys)
-
-
-class Credentials(Protocol):
-    """The calls of ``client.credentials``."""
-
-    async def aput(
-        self,
-        name: str,
-        type: str,
-        fields: Mapping[str, str] | None,
-        **options: Unpack[CredentialOptions],
-    ) -> SavedCredential: ...
-
-    async def alist(self) -> list[CredentialInfo]: ...
-
-    async def aremove(self, name: str) -> None: ...
-
-    async def arotate(self) -> Rotation: ...
-
-    async def adefinitions(self) -> DefinitionList: ...
-
-    async def aapprove(self, hash: str) -> ApprovedDefinition: ...
-
-    async def awithdraw(self, hash: str) -> None: ...
-
-    async def aend_grace(self) -> None: ...
-
-
-class ProtectedNames(Protocol):
-    """The calls of ``client.protected_names``."""
-
-    async def alist(self) -> list[ProtectedName]: ...
-
-    async def aprotect(self, name: str) -> ProtectedName: ...
-
-    async def aunprotect(self, name: str) -> None: ...
 
 
 class CredentialsHere:
@@ -265,6 +211,8 @@ def _approving_there(client: Client) -> Approving:
     return Approving(client.credentials, ServerArchive(client.client.transport))
 
 
+Credentials: TypeAlias = "CredentialsHere | ClientCredentials"
+ProtectedNames: TypeAlias = "ProtectedNamesHere | ClientProtectedNames"
 CREDENTIALS: Administration[Credentials] = Administration(CredentialsHere, lambda client: client.credentials)
 APPROVING: Administration[Approving] = Administration(_approving_here, _approving_there)
 PROTECTED_NAMES: Administration[ProtectedNames] = Administration(
@@ -274,22 +222,6 @@ PROTECTED_NAMES: Administration[ProtectedNames] = Administration(
 
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 """The server that links in a test message point to, if the message is sent from here."""
-
-
-class Alerts(Protocol):
-    """The calls of ``client.alerts``."""
-
-    async def aput(
-        self, id: str, *, url: str | None, mail: Sequence[str], workflow: str | None, every: float
-    ) -> SavedAlert: ...
-
-    async def arotate(self, id: str, *, overlap: float) -> str: ...
-
-    async def alist(self) -> list[Alert]: ...
-
-    async def aremove(self, id: str) -> None: ...
-
-    async def atest(self, id: str) -> None: ...
 
 
 class AlertsHere:
@@ -321,35 +253,15 @@ class AlertsHere:
         await send(self._records, alert, message, self._egress, self._clock.now())
 
 
+Alerts: TypeAlias = "AlertsHere | ClientAlerts"
 ALERTS: Administration[Alerts] = Administration(AlertsHere, lambda client: client.alerts, makes_store=True)
 
 
-class Webhooks(Protocol):
-    """The calls of ``client.webhooks``."""
-
-    async def aput(self, id: str, workflow: str, **options: Unpack[WebhookOptions]) -> SavedWebhook: ...
-
-    async def aget(self, id: str) -> Webhook: ...
-
-    async def alist(self) -> list[Webhook]: ...
-
-    async def aremove(self, id: str) -> None: ...
-
-
-class Sender(Protocol):
-    """The signer of a test delivery."""
-
-    @property
-    def url(self) -> str | None:
-        """URL of the server that has the webhooks; None if they are in a store."""
-
-    async def webhook(self, id: str) -> Webhook: ...
-
-    async def secret(self, webhook: Webhook) -> str: ...
-
-
 class WebhooksHere:
+    """The calls of ``client.webhooks``, and the signing of test deliveries."""
+
     url = None
+    """URL of the server that has the webhooks; None: they are in a store."""
 
     def __init__(self, app: App) -> None:
         self._records = WebhookRecords(app.client.stack.records, app.engine.vault)
@@ -379,6 +291,8 @@ class WebhooksHere:
 
 
 class SenderOnServer:
+    """The signing of test deliveries."""
+
     def __init__(self, client: Client) -> None:
         self._client = client
 
@@ -396,20 +310,12 @@ class SenderOnServer:
         )
 
 
+Webhooks: TypeAlias = "WebhooksHere | ClientWebhooks"
+Sender: TypeAlias = "WebhooksHere | SenderOnServer"
 WEBHOOKS: Administration[Webhooks] = Administration(
     WebhooksHere, lambda client: client.webhooks, makes_store=True
 )
 SENDERS: Administration[Sender] = Administration(WebhooksHere, SenderOnServer, makes_store=True)
-
-
-class Limits(Protocol):
-    """The calls of ``client.limits``."""
-
-    async def alist(self, limit: int) -> list[LimitView]: ...
-
-    async def aset(self, key: str, *, concurrency: int | None, rate: str | None) -> LimitView: ...
-
-    async def aremove(self, key: str) -> None: ...
 
 
 class LimitsHere:
@@ -427,4 +333,5 @@ class LimitsHere:
             raise NotFound(f"no limit is set for the key '{key}'")
 
 
+Limits: TypeAlias = "LimitsHere | ClientLimits"
 LIMITS: Administration[Limits] = Administration(LimitsHere, lambda client: client.limits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dalsegno.app import App
 from dalsegno.cli.target.administration import PAGE, Administration
@@ -14,28 +14,11 @@ from dalsegno.engine.operations.manual_tasks import ByHand, OpenTask
 from dalsegno.engine.worker.directory import WorkerSeen, list_workers
 from dalsegno.errors import InvalidInput, NotFound, OperatorError
 from dalsegno.handle import Handle
-from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.messages import DeadMessage
 
 if TYPE_CHECKING:
     from dalsegno.client import Client
-
-
-class Letters(Protocol):
-    """The calls of ``client.dead_letters``."""
-
-    async def alist(self, limit: int) -> list[DeadLetter]: ...
-
-    async def aretry(self, id: str) -> Handle[Any]: ...
-
-    async def adrop(self, id: str) -> Handle[Any]: ...
-
-    async def amessages(self, limit: int) -> KeptMessages | None:
-        """None if there is no broker to ask."""
-
-    async def amessage(self, id: str) -> KeptMessage: ...
-
-    async def arequeue(self, id: str) -> KeptMessage: ...
+    from dalsegno.client.tasks import ClientTasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +51,7 @@ class LettersHere:
         return Handle(self._app, await self._letters.drop(id))
 
     async def amessages(self, limit: int) -> KeptMessages | None:
-        """Return the newest messages that the brokers keep, newest first."""
+        """Return the newest messages that the brokers keep, newest first; None if there is no broker to ask."""
         if not self._letters.stack.dead_letters:
             return None
         found: list[KeptMessage] = []
@@ -122,29 +105,8 @@ class LettersThere:
     arequeue = amessage
 
 
+Letters: TypeAlias = LettersHere | LettersThere
 LETTERS: Administration[Letters] = Administration(LettersHere, LettersThere)
-
-
-class OpenTasks(Protocol):
-    """The calls of ``client.tasks``."""
-
-    async def alist(
-        self, execution: str | None, *, queue: str | None, limit: int | None
-    ) -> list[OpenTask]: ...
-
-    async def aget(self, id: str) -> OpenTask: ...
-
-    async def acomplete(
-        self, id: str, output: Any = None, *, by: str | None = None, reason: str | None = None
-    ) -> None: ...
-
-    async def afail(
-        self, id: str, message: str, *, retry: bool = False, by: str | None = None, reason: str | None = None
-    ) -> None: ...
-
-    async def askip(self, id: str, *, by: str | None = None, reason: str | None = None) -> None: ...
-
-    async def arequeue(self, id: str, *, by: str | None = None, reason: str | None = None) -> None: ...
 
 
 class TasksHere:
@@ -184,19 +146,16 @@ class TasksHere:
         await self._tasks.requeue(id, by=by, reason=reason)
 
 
+OpenTasks: TypeAlias = "TasksHere | ClientTasks"
 OPEN_TASKS: Administration[OpenTasks] = Administration(TasksHere, lambda client: client.tasks)
 
 
-class WorkerRegistry(Protocol):
-    async def all(self) -> tuple[list[WorkerSeen], float]:
-        """Return the workers and the current time of the store or server."""
-
-
 class LocalWorkerRegistry:
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, app: App) -> None:
+        self._ledger = app.client.stack.ledger
 
     async def all(self) -> tuple[list[WorkerSeen], float]:
+        """Return the workers and the current time of the store."""
         return await list_workers(self._ledger), self._ledger.now()
 
 
@@ -208,8 +167,5 @@ class RemoteWorkerRegistry:
         return await self._client.aworkers(), time()
 
 
-def _here(app: App) -> WorkerRegistry:
-    return LocalWorkerRegistry(app.client.stack.ledger)
-
-
-WORKERS: Administration[WorkerRegistry] = Administration(_here, RemoteWorkerRegistry)
+WorkerRegistry: TypeAlias = LocalWorkerRegistry | RemoteWorkerRegistry
+WORKERS: Administration[WorkerRegistry] = Administration(LocalWorkerRegistry, RemoteWorkerRegistry)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from msgspec import Raw, Struct
@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 from dalsegno.client import Client
 from dalsegno.client.archive import ServerArchive
 from dalsegno.client.executions import ServerCalls
-from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds
+from dalsegno.client.schemas import ExecutionReply, maybe_seconds, seconds, values_of
 from dalsegno.client.transport import Transport
 from dalsegno.client.waits import stream_events
 from dalsegno.core.graph.step_input import Awaiting, Body, encode
@@ -27,7 +27,7 @@ from dalsegno.engine.definitions import Program
 from dalsegno.errors import NotFound
 from dalsegno.graph.build import load_graph
 from dalsegno.graph.catalog import Catalog
-from dalsegno.model.barrier import BarrierMode, BarrierState, BarrierView
+from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.limits import LimitView
@@ -78,26 +78,9 @@ class TokenReply(Struct):
     allowance: str | None = None
 
     def view(self) -> TokenView:
-        return TokenView(
-            id=self.id,
-            scope=self.scope,
-            kind=self.kind,
-            node=self.node,
-            state=self.state,
-            queue=self.queue,
-            priority=self.priority,
-            limit_key=self.limit_key,
-            live=self.live,
-            attempt=self.attempt,
-            losses=self.losses,
-            reason=self.reason,
-            due=maybe_seconds(self.due),
-            owner=self.owner,
-            fence=0,
-            data=self._body(),
-            awaits=self.awaits,
-            allowance=self.allowance,
-        )
+        fields = values_of(self)
+        del fields["awaiting"]
+        return TokenView(**{**fields, "fence": 0, "data": self._body()})
 
     def _body(self) -> bytes:
         """Return a body that holds only what the token waits for; the server sends nothing else."""
@@ -122,17 +105,7 @@ class BarrierReply(Struct):
     deadline: datetime | None = None
 
     def view(self) -> BarrierView:
-        return BarrierView(
-            self.id,
-            self.scope,
-            self.node,
-            cast("BarrierState", self.state),
-            cast("BarrierMode", self.mode),
-            self.expected,
-            self.resolved,
-            self.live,
-            maybe_seconds(self.deadline),
-        )
+        return BarrierView(**values_of(self))
 
 
 class MachineReply(Struct):

@@ -22,7 +22,7 @@ from dalsegno.server.alerts import State
 from dalsegno.server.auth.audit import Entry
 from dalsegno.server.auth.authentication import Caller
 from dalsegno.server.auth.quotas import QuotaUse
-from dalsegno.server.schemas.values import PRINTABLE, Asked, Delay, maybe_moment, moment
+from dalsegno.server.schemas.values import PRINTABLE, Asked, Delay, maybe_moment, shown
 
 _KEY: dict[str, Any] = {
     "id": "5f0c2ab19d3e",
@@ -155,16 +155,9 @@ class KeyInfo(BaseModel):
 
     @classmethod
     def of(cls, key: Key, use: Mapping[str, QuotaUse] | None = None) -> KeyInfo:
-        return cls(
-            id=key.id,
-            name=key.name,
-            scopes=list(key.scopes),
-            created_at=moment(key.created_at),
-            created_by=key.created_by,
-            expires_at=maybe_moment(key.expires_at),
-            revoked_at=maybe_moment(key.revoked_at),
-            used_at=maybe_moment(key.used_at),
-            queues=list(key.queues) if key.queues is not None else None,
+        return shown(
+            cls,
+            key,
             quotas=QuotaSettings.of(key.quotas),
             use=QuotaUses.of(use) if use is not None else None,
         )
@@ -258,19 +251,7 @@ class AuditEntry(BaseModel):
 
     @classmethod
     def of(cls, number: int, entry: Entry) -> AuditEntry:
-        return cls(
-            number=number,
-            at=moment(entry.at),
-            who=entry.who,
-            via=entry.via,
-            key=entry.key,
-            method=entry.method,
-            path=entry.path,
-            action=entry.action,
-            status=entry.status,
-            address=entry.address,
-            count=entry.count,
-        )
+        return shown(cls, entry, number=number)
 
 
 ALERT_EXAMPLE: dict[str, Any] = {
@@ -347,18 +328,13 @@ class AlertInfo(BaseModel):
 
     @classmethod
     def of(cls, alert: Alert, state: State | None, warning: str | None = None) -> AlertInfo:
-        return cls(
-            id=alert.id,
-            workflow=alert.workflow,
-            target=alert.target,
-            every=alert.every,
-            enabled=alert.enabled,
-            created_at=moment(alert.created_at),
+        return shown(
+            cls,
+            alert,
             waiting=_waiting(state) if state is not None else 0,
             told_at=maybe_moment((state.told_at or None) if state is not None else None),
             error=state.error if state is not None else None,
             warning=warning,
-            signed=alert.signed,
         )
 
 
@@ -493,13 +469,7 @@ class CredentialInfo(BaseModel):
 
     @classmethod
     def of(cls, info: Info) -> CredentialInfo:
-        return cls.model_validate(
-            {
-                **{name: getattr(info, name) for name in Info.__slots__},
-                "created_at": moment(info.created_at),
-                "changed_at": moment(info.changed_at),
-            }
-        )
+        return shown(cls, info)
 
 
 class RotationReply(BaseModel):
@@ -515,4 +485,4 @@ class RotationReply(BaseModel):
 
     @classmethod
     def of(cls, done: Rotation) -> RotationReply:
-        return cls(rotated=done.rotated, current=done.current, unreadable=done.unreadable)
+        return shown(cls, done)

@@ -11,7 +11,7 @@ from dalsegno.core.graph.external_waits import LONGEST_COMMENT
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.model.ids import LONGEST_ID
 from dalsegno.server.schemas.executions import EXAMPLE_ID, Decision
-from dalsegno.server.schemas.values import Asked, Delay, Kept, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, Kept, shown
 
 Indexes = Annotated[list[Annotated[int, Field(ge=0, le=2**53)]], Field(max_length=20)]
 
@@ -36,18 +36,7 @@ class ApprovalInfo(BaseModel):
 
     @classmethod
     def of(cls, approval: Approval) -> ApprovalInfo:
-        return cls(
-            execution=approval.execution,
-            workflow=approval.workflow,
-            node=approval.node,
-            message=approval.message,
-            approvers=list(approval.approvers),
-            form=approval.form,
-            since=moment(approval.since),
-            due=maybe_moment(approval.due),
-            signal=approval.signal,
-            indexes=list(approval.indexes),
-        )
+        return shown(cls, approval)
 
 
 class DecisionRequest(Asked, BaseModel):

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from dalsegno.engine.secrets.definition_approvals import Grace, ListedDefinition
 from dalsegno.model.definition import Definition, DeployedTrigger, TriggerStatus
 from dalsegno.server.http.problems import Place
-from dalsegno.server.schemas.values import Asked, Name, OrRaw, moment
+from dalsegno.server.schemas.values import Asked, Name, OrRaw, moment, shown
 
 EXAMPLE_GRAPH: dict[str, Any] = {
     "name": "hello",
@@ -91,18 +91,7 @@ class DefinitionInfo(BaseModel):
 
     @classmethod
     def of(cls, definition: Definition) -> DefinitionInfo:
-        return cls(**facts_of(definition))
-
-
-def facts_of(definition: Definition) -> dict[str, Any]:
-    """Return the fields of a definition without its source."""
-    return {
-        "name": definition.name,
-        "version": definition.version,
-        "kind": definition.kind,
-        "hash": definition.hash,
-        "created_at": moment(definition.created_at),
-    }
+        return shown(cls, definition)
 
 
 class TriggerInfo(BaseModel):
@@ -187,11 +176,9 @@ class ListedDefinitionInfo(BaseModel):
     @classmethod
     def of(cls, listed: ListedDefinition) -> ListedDefinitionInfo:
         approval = listed.approval
-        return cls(
-            workflow=listed.workflow,
-            version=listed.version,
-            hash=listed.hash,
-            credentials=list(listed.credentials),
+        return shown(
+            cls,
+            listed,
             approved=approval is not None,
             approved_by=approval.by if approval is not None else None,
             approved_at=moment(approval.at) if approval is not None else None,

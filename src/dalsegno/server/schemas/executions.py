@@ -31,6 +31,7 @@ from dalsegno.server.schemas.values import (
     Tags,
     maybe_moment,
     moment,
+    shown,
     stored,
 )
 
@@ -235,13 +236,7 @@ class NodeInfo(BaseModel):
 
     @classmethod
     def of(cls, summary: NodeSummary) -> NodeInfo:
-        return cls(
-            state=summary.state,
-            runs=summary.runs,
-            failed=summary.failed,
-            waiting=summary.waiting,
-            due=maybe_moment(summary.due),
-        )
+        return shown(cls, summary)
 
 
 class EventInfo(BaseModel):
@@ -256,16 +251,7 @@ class EventInfo(BaseModel):
 
     @classmethod
     def of(cls, event: Event) -> EventInfo:
-        return cls(
-            seq=event.seq,
-            kind=event.kind,
-            at=moment(event.at),
-            node=event.node,
-            scope=event.scope,
-            data=stored(event.data),
-            arrived=event.arrived,
-            expected=event.expected,
-        )
+        return shown(cls, event, data=stored(event.data))
 
 
 class EventPage(BaseModel):
@@ -319,32 +305,7 @@ class WaitInfo(BaseModel):
 
     @classmethod
     def of(cls, wait: Wait) -> WaitInfo:
-        return cls(
-            kind=wait.kind,
-            sentence=wait.sentence,
-            subject=wait.subject,
-            node=wait.node,
-            scope=wait.scope,
-            since=maybe_moment(wait.since),
-            due=maybe_moment(wait.due),
-            queue=wait.queue,
-            served=wait.served,
-            lost=wait.lost,
-            hint=wait.hint or None,
-            commands=list(wait.commands),
-            line=wait.line,
-            text=wait.text,
-            arrived=wait.arrived,
-            expected=wait.expected,
-            open=list(wait.open),
-            count=wait.count,
-            execution=wait.execution,
-            is_remote=wait.is_remote,
-            tasks=list(wait.tasks),
-            claims=list(wait.claims),
-            claimed_by=wait.claimed_by,
-            claimed_at=maybe_moment(wait.claimed_at),
-        )
+        return shown(cls, wait, hint=wait.hint or None)
 
 
 class Why(BaseModel):

@@ -17,9 +17,8 @@ from dalsegno.model.barrier import BarrierView
 from dalsegno.model.definition import Definition
 from dalsegno.model.machine import MachineView
 from dalsegno.model.token import TokenView
-from dalsegno.server.schemas.definitions import facts_of
 from dalsegno.server.schemas.executions import Execution
-from dalsegno.server.schemas.values import maybe_moment, moment
+from dalsegno.server.schemas.values import shown
 
 Range = Annotated[
     tuple[int, int],
@@ -38,10 +37,7 @@ class AwaitingInfo(BaseModel):
 
     @classmethod
     def of(cls, awaiting: Awaiting | None) -> AwaitingInfo | None:
-        if awaiting is None:
-            return None
-        since, due = moment(awaiting.since), maybe_moment(awaiting.due)
-        return cls(awaits=awaiting.awaits, since=since, due=due, question=awaiting.question)
+        return shown(cls, awaiting) if awaiting is not None else None
 
 
 class TokenInfo(BaseModel):
@@ -69,25 +65,7 @@ class TokenInfo(BaseModel):
 
     @classmethod
     def of(cls, token: TokenView) -> TokenInfo:
-        return cls(
-            id=token.id,
-            kind=token.kind,
-            node=token.node,
-            scope=token.scope,
-            state=token.state,
-            queue=token.queue,
-            priority=token.priority,
-            limit_key=token.limit_key,
-            live=token.live,
-            attempt=token.attempt,
-            losses=token.losses,
-            reason=token.reason,
-            due=maybe_moment(token.due),
-            owner=token.owner,
-            awaits=token.awaits,
-            awaiting=AwaitingInfo.of(awaiting_in(token)),
-            allowance=token.allowance,
-        )
+        return shown(cls, token, awaiting=AwaitingInfo.of(awaiting_in(token)))
 
 
 class BarrierInfo(BaseModel):
@@ -106,18 +84,7 @@ class BarrierInfo(BaseModel):
 
     @classmethod
     def of(cls, barrier: BarrierView, missing: Sequence[str] = ()) -> BarrierInfo:
-        return cls(
-            id=barrier.id,
-            scope=barrier.scope,
-            node=barrier.node,
-            state=barrier.state,
-            mode=barrier.mode,
-            expected=barrier.expected,
-            resolved=barrier.resolved,
-            live=barrier.live,
-            deadline=maybe_moment(barrier.deadline),
-            open=list(missing),
-        )
+        return shown(cls, barrier, open=list(missing))
 
 
 class ThingInfo(BaseModel):
@@ -134,14 +101,7 @@ class ThingInfo(BaseModel):
 
     @classmethod
     def of(cls, thing: Wait) -> ThingInfo:
-        return cls(
-            kind=thing.subject,
-            name=thing.node,
-            sentence=thing.sentence,
-            due=maybe_moment(thing.due),
-            count=thing.count,
-            came=thing.kind == "kept",
-        )
+        return shown(cls, thing, kind=thing.subject, name=thing.node, came=thing.kind == "kept")
 
 
 class MachineInfo(BaseModel):
@@ -217,7 +177,7 @@ class ProgramInfo(BaseModel):
     @classmethod
     def of(cls, definition: Definition) -> ProgramInfo:
         stored = base64.b64encode(definition.source).decode()
-        return cls(**facts_of(definition), stored=stored)
+        return shown(cls, definition, stored=stored)
 
 
 class NeededTask(BaseModel):
@@ -237,11 +197,8 @@ class UnfinishedProgram(BaseModel):
 
     @classmethod
     def of(cls, version: UnfinishedVersion) -> UnfinishedProgram:
-        return cls(
-            workflow=version.workflow,
-            version=version.version,
-            kind=version.kind,
-            hash=version.hash,
-            executions=version.executions,
+        return shown(
+            cls,
+            version,
             tasks=[NeededTask(name=name, queue=queue) for name, queue in sorted(version.tasks, key=str)],
         )

@@ -11,7 +11,7 @@ from dalsegno.engine.operations.dead_letters import DeadKind, DeadLetter
 from dalsegno.engine.worker.directory import Running, WorkerSeen
 from dalsegno.model.limits import LimitView, show_rate
 from dalsegno.ports.ledger import QueueView
-from dalsegno.server.schemas.values import Asked, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, maybe_moment, shown
 
 RATE = "Maximum number of starts in a period: 10/s, 100/m, 5/30s, 2/500ms."
 
@@ -76,13 +76,7 @@ class RunningInfo(BaseModel):
 
     @staticmethod
     def of(running: Running) -> RunningInfo:
-        return RunningInfo(
-            execution=running.execution,
-            node=running.node,
-            kind=running.kind,
-            queue=running.queue,
-            attempt=running.attempt,
-        )
+        return shown(RunningInfo, running)
 
 
 class WorkerStatus(BaseModel):
@@ -140,22 +134,7 @@ class WorkerStatus(BaseModel):
 
     @staticmethod
     def of(seen: WorkerSeen) -> WorkerStatus:
-        return WorkerStatus(
-            id=seen.id,
-            kind=seen.kind,
-            state=seen.state,
-            host=seen.host,
-            process=seen.process,
-            version=seen.version,
-            via=seen.via,
-            since=maybe_moment(seen.since),
-            heard_at=maybe_moment(seen.heard_at),
-            expires_at=moment(seen.expires_at),
-            queues=list(seen.queues),
-            concurrency=seen.concurrency,
-            leases=seen.leases,
-            running=[RunningInfo.of(each) for each in seen.running],
-        )
+        return shown(WorkerStatus, seen, running=[RunningInfo.of(each) for each in seen.running])
 
 
 class WorkerList(BaseModel):
@@ -226,16 +205,7 @@ class DeadLetterInfo(BaseModel):
 
     @staticmethod
     def of(letter: DeadLetter) -> DeadLetterInfo:
-        return DeadLetterInfo(
-            id=letter.id,
-            kind=letter.kind,
-            execution=letter.execution,
-            workflow=letter.workflow,
-            reason=letter.reason,
-            code=letter.code,
-            since=moment(letter.since),
-            tries=letter.tries,
-        )
+        return shown(DeadLetterInfo, letter)
 
 
 class Handled(BaseModel):

@@ -23,7 +23,7 @@ from dalsegno.errors import InvalidInput
 from dalsegno.model.definition import format_target, parse_target, read_version
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.schemas.executions import EXAMPLE_ID
-from dalsegno.server.schemas.values import Asked, Delay, Input, Tags, maybe_moment, moment
+from dalsegno.server.schemas.values import Asked, Delay, Input, Tags, maybe_moment, moment, shown
 
 When = Annotated[str, Field(max_length=50)] | Annotated[float, Field(ge=0, le=LAST_MOMENT)]
 """ISO 8601 text, in the schedule's time zone if it has no offset; or Unix seconds."""
@@ -186,34 +186,15 @@ class ScheduleInfo(BaseModel):
     @classmethod
     def of(cls, view: ScheduleView) -> ScheduleInfo:
         spec = view.spec
-        return cls(
-            name=view.name,
-            execution=view.execution,
-            state=view.state,
-            workflow=spec.workflow,
-            version=spec.version,
-            input=msgspec.json.decode(spec.input),
-            cron=spec.cron,
-            every=spec.every,
-            timezone=spec.timezone,
-            missed=spec.missed,
-            overlap=spec.overlap,
-            grace=spec.grace,
-            catch_up=spec.catch_up,
-            jitter=spec.jitter,
-            start=maybe_moment(spec.start),
-            end=maybe_moment(spec.end),
-            tags=dict(spec.tags),
-            priority=spec.priority,
-            created_at=moment(view.created_at),
-            next=_on_calendars(view.next),
-            last=maybe_moment(view.last),
-            last_execution=view.last_execution,
-            started=view.started,
-            passed=view.passed,
-            overdue=maybe_moment(view.overdue),
-            error=view.error,
-        )
+        fields = {
+            **msgspec.structs.asdict(spec),
+            "input": msgspec.json.decode(spec.input),
+            "start": maybe_moment(spec.start),
+            "end": maybe_moment(spec.end),
+            "tags": dict(spec.tags),
+            "next": _on_calendars(view.next),
+        }
+        return shown(cls, view, **fields)
 
 
 def _on_calendars(times: Iterable[float]) -> list[datetime]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from msgspec import structs
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dalsegno.core.manual_tasks import Action
@@ -13,7 +12,7 @@ from dalsegno.engine.operations.manual_tasks import OpenTask, TaskState
 from dalsegno.engine.remote.sessions import RemoteSettings, RemoteTask, Settled, fields_of
 from dalsegno.model.failure import Failure
 from dalsegno.model.token import SYSTEM_QUEUE
-from dalsegno.server.schemas.values import Asked, Kept, maybe_moment
+from dalsegno.server.schemas.values import Asked, Kept, shown
 
 EXAMPLE_TASK = "0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4.5f1d3c2b4a6978801f2e3d4c5b6a7988"
 LONGEST_WAIT = 30.0
@@ -273,7 +272,7 @@ class OpenTaskInfo(BaseModel):
 
     @staticmethod
     def of(task: OpenTask) -> OpenTaskInfo:
-        return OpenTaskInfo(**{**structs.asdict(task), "due": maybe_moment(task.due)})
+        return shown(OpenTaskInfo, task)
 
 
 class HandRequest(Asked, BaseModel):

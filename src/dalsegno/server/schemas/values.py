@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from pydantic import BaseModel, Field, ValidationInfo, WrapValidator, field_validator, model_validator
@@ -12,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from dalsegno.server.http.request import NO_NUL
 
+Shown = TypeVar("Shown", bound=BaseModel)
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 """Without NUL and control characters, which break logs, headers and terminals."""
@@ -93,6 +95,24 @@ def moment(seconds: float) -> datetime:
 
 def maybe_moment(seconds: float | None) -> datetime | None:
     return None if seconds is None else moment(seconds)
+
+
+def shown(schema: type[Shown], value: object, **other: Any) -> Shown:
+    """Return a reply that shows a value of the engine: fields of the same names, times as moments. ``other``: the
+    fields that the value does not have, or has in another form.
+    """
+    for name, is_time in _fields_of(schema):
+        if name not in other:
+            own = getattr(value, name)
+            other[name] = maybe_moment(own) if is_time else own
+    return schema(**other)
+
+
+@cache
+def _fields_of(schema: type[BaseModel]) -> tuple[tuple[str, bool], ...]:
+    """Return the names of the fields, each with whether it is a time."""
+    times = (datetime, datetime | None)
+    return tuple((name, field.annotation in times) for name, field in schema.model_fields.items())
 
 
 def stored(raw: bytes | None) -> Any:
