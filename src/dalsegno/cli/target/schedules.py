@@ -5,40 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 from dalsegno.cli.target.server import RemoteWorkflowApi, ServerClock, remote_workflow_api
 from dalsegno.cli.target.target import Target, opened
 from dalsegno.client.executions import ServerCalls
 from dalsegno.client.schedules import ServerSchedules
 from dalsegno.engine.schedules import ScheduleRecords, ScheduleView
-from dalsegno.model.execution import ExecutionView
-from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.ports.clock import Clock
-from dalsegno.schedules import ScheduleOperations
 
 Views = list[ScheduleView]
 
 
-class ScheduleArchive(Protocol):
-    async def executions(
-        self, where: ExecutionFilter, before: None = None, limit: int = 50
-    ) -> list[ExecutionView]: ...
+@dataclass(frozen=True, slots=True)
+class RemoteScheduleStack:
+    clock: ServerClock
+    archive: ServerCalls
 
 
-class ScheduleStack(Protocol):
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def archive(self) -> ScheduleArchive: ...
+class RemoteSchedules(ServerSchedules):
+    def __init__(self, api: RemoteWorkflowApi) -> None:
+        super().__init__(api.transport)
+        self.stack = RemoteScheduleStack(api.stack.clock, api)
 
 
-class Schedules(ScheduleOperations, Protocol):
-    """The calls on schedules, with the store that views read."""
-
-    @property
-    def stack(self) -> ScheduleStack: ...
+Schedules: TypeAlias = ScheduleRecords | RemoteSchedules
+"""The calls on schedules, with the store that views read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +53,6 @@ async def opened_schedules(where: Target, *, create: bool = False) -> AsyncItera
             return await client.start_ordered(await schedules.trigger(name))
 
         yield ScheduleApi(schedules, start_now)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteScheduleStack:
-    clock: ServerClock
-    archive: ServerCalls
-
-
-class RemoteSchedules(ServerSchedules):
-    def __init__(self, api: RemoteWorkflowApi) -> None:
-        super().__init__(api.transport)
-        self.stack = RemoteScheduleStack(api.stack.clock, api)
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """Resolution of options to a target: a store opened here or a server, the application, and the execution.
 
-``WorkflowApi`` is what commands ask of either; the engine's client implements it. Commands that only read must start
+``WorkflowApi`` is what commands ask: the engine's client, or calls of a server. Commands that only read must start
 fast: what runs workflows is imported only where it is used. ``ls`` opens a store without an engine.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from dalsegno.app import App
@@ -17,21 +17,11 @@ from dalsegno.cli.errors import Refusal
 from dalsegno.cli.modules import load_app
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.target.stores import require_store, require_url, server_of
-from dalsegno.core.diagnosis import Explanation
 from dalsegno.engine.client import Client
-from dalsegno.engine.definitions import Program
-from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.unfinished_versions import OwnProgram
-from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import NotFound
-from dalsegno.handle import Calls
-from dalsegno.model.definition import Definition, Version
-from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import ID_LENGTH
-from dalsegno.model.inspection import Inspection
-from dalsegno.model.machine import MachineView
 from dalsegno.ports.archive import ExecutionFilter
-from dalsegno.ports.clock import Clock
 from dalsegno.wiring import (
     broker_of_environment,
     default_store,
@@ -39,82 +29,13 @@ from dalsegno.wiring import (
     store_of_environment,
 )
 
+if TYPE_CHECKING:
+    from dalsegno.cli.target.server import RemoteWorkflowApi
+    from dalsegno.client.archive import ServerArchive
+    from dalsegno.ports.archive import Archive
 
-class WorkflowApiLedger(Protocol):
-    def now(self) -> float: ...
-
-    async def inspect(self, execution: str) -> Inspection | None: ...
-
-    async def machine(self, execution: str) -> MachineView | None: ...
-
-
-class WorkflowApiArchive(Protocol):
-    async def definition(self, name: str, version: Version = None) -> Definition | None: ...
-
-    async def definition_by_hash(self, hash: str) -> Definition | None: ...
-
-    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]: ...
-
-    async def versions(
-        self, name: str, limit: int | None = None, before: int | None = None
-    ) -> list[Definition]: ...
-
-    async def aliases(self, name: str) -> dict[str, int]: ...
-
-    async def set_alias(self, name: str, alias: str, version: int) -> None: ...
-
-    async def remove_alias(self, name: str, alias: str) -> bool: ...
-
-
-class WorkflowApiStack(Protocol):
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def ledger(self) -> WorkflowApiLedger: ...
-
-    @property
-    def archive(self) -> WorkflowApiArchive: ...
-
-
-class WorkflowApiDefinitions(Protocol):
-    async def by_hash(self, hash: str) -> Program: ...
-
-
-class WorkflowApiCommits(Protocol):
-    @property
-    def transitions(self) -> int:
-        """Grows when a change is known: then it is time to look again."""
-
-
-class WorkflowApi(Calls, Protocol):
-    @property
-    def stack(self) -> WorkflowApiStack: ...
-
-    @property
-    def definitions(self) -> WorkflowApiDefinitions: ...
-
-    @property
-    def committer(self) -> WorkflowApiCommits: ...
-
-    async def explain(self, execution: str) -> Explanation:
-        """Explain why the execution has not ended."""
-
-    async def has_cleanup_letter(self, execution: str) -> bool:
-        """Return whether a dead letter says that the execution ended before its clean-up did."""
-
-    async def start(self, workflow: str, payload: Any = None, options: StartOptions | None = None) -> str: ...
-
-    async def submit(
-        self, workflow: str, payload: Any = None, options: StartOptions | None = None
-    ) -> str: ...
-
-    async def executions(
-        self, where: ExecutionFilter, before: str | None = None, limit: int = 50
-    ) -> list[ExecutionView]: ...
-
-    async def pending_approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]: ...
-
+WorkflowApi: TypeAlias = "Client | RemoteWorkflowApi"
+WorkflowApiArchive: TypeAlias = "Archive | ServerArchive"
 
 LAST = "last"
 ORDERED_RELATIONS = frozenset(("child", "started", "task"))
