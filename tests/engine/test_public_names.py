@@ -28,7 +28,6 @@ CAUGHT = {
 PUBLIC_MODULES = (
     "app",
     "client/client",
-    "client/starter",
     "event_loop_host",
     "handle",
     "lang/python/api",

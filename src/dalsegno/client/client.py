@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, Self, TypeVar, Unpack
 
 import httpx
@@ -19,8 +19,8 @@ from dalsegno.client.admin.operations import ClientDeadLetters, ClientLimits, un
 from dalsegno.client.admin.webhooks import ClientAlerts, ClientWebhooks
 from dalsegno.client.archive import Checked, ServerArchive, Source
 from dalsegno.client.executions import ServerCalls
+from dalsegno.client.group import ServerRuntime
 from dalsegno.client.schedules import ClientSchedules, ServerSchedules
-from dalsegno.client.starter import Starter
 from dalsegno.client.tasks import ClientTasks
 from dalsegno.client.transport import Transport, checked_url
 from dalsegno.client.waits import stream_events
@@ -28,10 +28,13 @@ from dalsegno.engine.executions import ExecutionFilters, filter_of
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
 from dalsegno.engine.options import Duration, Moment
+from dalsegno.engine.starting.module_import import refuse_during_import
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.engine.worker.directory import WorkerSeen
+from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.handle import Handle
+from dalsegno.lang.python import DurableWorkflow
 from dalsegno.model.definition import Definition
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
@@ -281,6 +284,66 @@ class Client(WorkflowStarts):
         finally:
             if host.loop is not None:
                 await host.acall(_close(values))
+
+
+class Starter(WorkflowStarts):
+    """Starts with preset options."""
+
+    __slots__ = ("_client", "_options")
+
+    def __init__(self, client: ServerRuntime, options: StartOptions) -> None:
+        self._client = client
+        self._options = options
+
+    def _starter(self) -> Starter:
+        return self
+
+    def start_now(
+        self, workflow: object, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+    ) -> Handle[Any]:
+        self._refuse_during_import()
+        return self._client.host.call(self._start(workflow, args, fields, pending))
+
+    async def astart_now(
+        self, workflow: object, args: tuple[Any, ...], fields: Mapping[str, Any], *, pending: bool = False
+    ) -> Handle[Any]:
+        self._refuse_during_import()
+        return await self._client.host.acall(self._start(workflow, args, fields, pending))
+
+    def _refuse_during_import(self) -> None:
+        if self._options.idempotency_key is None:  # with a key, the next import starts nothing new
+            refuse_during_import("starts an execution")
+
+    async def _start(
+        self, workflow: object, args: tuple[Any, ...], fields: Mapping[str, Any], pending: bool
+    ) -> Handle[Any]:
+        name, payload, decode = _named(workflow, args, fields)
+        calls = self._client.client
+        create = calls.submit if pending else calls.start
+        return Handle(self._client, await create(name, payload, self._options), decode)
+
+
+def _named(
+    workflow: object, args: tuple[Any, ...], fields: Mapping[str, Any]
+) -> tuple[str, Any, Callable[[Any], Any] | None]:
+    """Return the workflow's name, its input, and the conversion of its result where its function is known."""
+    if isinstance(workflow, DurableWorkflow):
+        try:
+            return workflow.name, workflow.bind(*args, **fields), workflow.decode_result
+        except TypeError as error:
+            raise InvalidInput(str(error)) from None
+    if not isinstance(workflow, str):
+        raise UsageError(
+            "a server starts deployed workflows, by their name or by the workflow function; other functions and tasks "
+            "of this program run with App"
+        )
+    if len(args) > 1:
+        raise UsageError(
+            f"a workflow by name takes one value as its input, or keywords; {len(args)} values were given"
+        )
+    if fields and args and args[0] is not None:
+        raise UsageError("give the input either as one value or as keywords, not both")
+    return workflow, dict(fields) or (args[0] if args else None), None
 
 
 def _id(execution: str | Handle[Any]) -> str:
