@@ -287,7 +287,7 @@ class SqliteLedger:
 
     async def _forget_stale_starts(self, now: float) -> None:
         """Remove old starts of keys with a rate that are no longer used."""
-        if await self._all("limits.any_stale_start", now):
+        if await self.store.fetch("limits.any_stale_start", now):
             chunk = (now, STALE_STARTS)
             await self.store.write(lambda rows: _execute(rows, "limits.forget_stale_starts", [chunk]))
 
@@ -301,14 +301,14 @@ class SqliteLedger:
     async def slots(
         self, execution: str, barrier: str, after: int = -1, limit: int = SLOTS_PAGE
     ) -> list[SlotView]:
-        rows = await self._all("join.slots_of", execution, barrier, after, limit)
+        rows = await self.store.fetch("join.slots_of", execution, barrier, after, limit)
         return [SlotView(slot, bool(live), data) for slot, live, data in rows]
 
     async def left(self, execution: str, scope: str) -> list[LeftView]:
-        return [LeftView(key, data) for key, data in await self._all("join.left_of", execution, scope)]
+        return [LeftView(key, data) for key, data in await self.store.fetch("join.left_of", execution, scope)]
 
     async def gate_used(self, execution: str, gate: str) -> tuple[int, ...]:
-        rows = await self._all("join.gate_of", execution, gate)
+        rows = await self.store.fetch("join.gate_of", execution, gate)
         return tuple(json.loads(rows[0][0])) if rows else ()
 
     async def outputs(self, execution: str, ids: Sequence[str]) -> dict[str, bytes]:
@@ -318,14 +318,14 @@ class SqliteLedger:
         return await self.store.read(lambda connection: machine(connection, execution))
 
     async def waiting_signals(self, execution: str, most: int) -> int:
-        ((count,),) = await self._all("machine.waiting_signals", execution, most)
+        ((count,),) = await self.store.fetch("machine.waiting_signals", execution, most)
         return int(count)
 
     async def inspect(self, execution: str) -> Inspection | None:
         return await self.store.read(lambda connection: inspect(connection, execution, self.now()))
 
     async def visit(self, execution: str, prefix: str) -> BarrierView | None:
-        rows = await self._all("join.visit_of", execution, prefix, prefix + LAST)
+        rows = await self.store.fetch("join.visit_of", execution, prefix, prefix + LAST)
         return barrier_view(BarrierRow(execution, *rows[0])) if rows else None
 
     async def examine(self, executions: Sequence[str], records: RecordsAsked = NO_RECORDS) -> Examined:
@@ -333,18 +333,18 @@ class SqliteLedger:
         return await self.store.read(lambda connection: examine(connection, executions, records, now))
 
     async def untouched(self, before: float, after: str, limit: int) -> Untouched:
-        rows = await self._all("execution.untouched", after, limit, before, limit)
+        rows = await self.store.fetch("execution.untouched", after, limit, before, limit)
         names = tuple(name for name, is_untouched in rows if is_untouched)
         return Untouched(names, "".join(name for name, is_untouched in rows if not is_untouched))
 
     async def ready(self, execution: str) -> tuple[ReadyToken, ...]:
-        return tuple(ReadyToken(*row) for row in await self._all("token.ready_of", execution))
+        return tuple(ReadyToken(*row) for row in await self.store.fetch("token.ready_of", execution))
 
     async def workers(self) -> list[WorkerView]:
-        return [WorkerView(*row) for row in await self._all("leases.workers")]
+        return [WorkerView(*row) for row in await self.store.fetch("leases.workers")]
 
     async def known_workers(self) -> list[str]:
-        return [name for (name,) in await self._all("leases.known_workers")]
+        return [name for (name,) in await self.store.fetch("leases.known_workers")]
 
     async def queues(self) -> list[QueueView]:
         return await self.store.read(queues)
@@ -355,18 +355,13 @@ class SqliteLedger:
         return await self.store.write(lambda rows: sweep(rows, limit))
 
     async def outbox(self, limit: int = 100) -> list[OutboxEntry]:
-        return [OutboxEntry(*row) for row in await self._all("history.outbox", limit)]
+        return [OutboxEntry(*row) for row in await self.store.fetch("history.outbox", limit)]
 
     async def delivered(self, ids: Sequence[str]) -> None:
         await self.store.write(lambda rows: _execute(rows, "history.delivered", [(name,) for name in ids]))
 
     async def close(self) -> None:
         self.store.close()
-
-    async def _all(self, statement: str, *parameters: object) -> list[Row]:
-        return await self.store.read(
-            lambda connection: connection.execute(SQL[statement], parameters).fetchall()
-        )
 
 
 def _settle_all(

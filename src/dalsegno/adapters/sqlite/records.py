@@ -214,11 +214,11 @@ class SqliteRecords:
         return await self.store.write(change)
 
     async def get(self, kind: str, id: str) -> Record | None:
-        found = await self._all("records.one", kind, id)
+        found = await self.store.fetch("records.one", kind, id)
         return Record(*found[0]) if found else None
 
     async def page(self, kind: str, after: str = "", limit: int = 100) -> list[Record]:
-        return [Record(*row) for row in await self._all("records.page", kind, after, limit)]
+        return [Record(*row) for row in await self.store.fetch("records.page", kind, after, limit)]
 
     async def remove(self, kind: str, id: str, expected: int | None = None) -> bool:
         parameters = (kind, id, expected, expected)
@@ -239,17 +239,12 @@ class SqliteRecords:
 
     async def entries(self, log: str, before: int | None = None, limit: int = 100) -> list[LogEntry]:
         last = before if before is not None else 2**62
-        return [LogEntry(*row) for row in await self._all("records.entries", log, last, limit)]
+        return [LogEntry(*row) for row in await self.store.fetch("records.entries", log, last, limit)]
 
     async def trim(self, log: str, before: float, limit: int = 500) -> int:
         parameters = (log, before, limit)
         return await self.store.write(
             lambda rows: rows.connection.execute(SQL["records.trim"], parameters).rowcount
-        )
-
-    async def _all(self, statement: str, *parameters: object) -> list[tuple[Any, ...]]:
-        return await self.store.read(
-            lambda connection: connection.execute(SQL[statement], parameters).fetchall()
         )
 
 
@@ -296,23 +291,15 @@ class SqlitePublications:
         return await self.store.read(look)
 
     async def last_events(self, executions: Sequence[str]) -> dict[str, int]:
-        def look(connection: sqlite3.Connection) -> dict[str, int]:
-            named = (json.dumps(list(executions)),)
-            return dict(connection.execute(SQL["publications.last_events"], named).fetchall())
-
-        return await self.store.read(look)
+        return dict(await self.store.fetch("publications.last_events", json.dumps(list(executions))))
 
     async def unfinished(self, after: str = "", limit: int = 1000) -> Unpublished:
-        def look(connection: sqlite3.Connection) -> Unpublished:
-            rows = connection.execute(SQL["publications.unfinished"], (after, limit)).fetchall()
-            return unpublished_page(rows, limit)
-
-        return await self.store.read(look)
+        return unpublished_page(await self.store.fetch("publications.unfinished", after, limit), limit)
 
 
 def _news(connection: sqlite3.Connection, row: tuple[Any, ...], after: int, limit: int) -> News:
     name, workflow, definition, kind, state, priority, tags, is_told, context = row
-    events = connection.execute(SQL["history.events_of"], (name, after, limit))
+    events = connection.execute(SQL["archive.events_of"], (name, after, limit))
     return News(
         workflow,
         definition,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dalsegno.adapters.sqlite.connections import (
     WRITER_PRAGMAS,
@@ -22,6 +22,7 @@ from dalsegno.adapters.sqlite.connections import (
 )
 from dalsegno.adapters.sqlite.errors import explain, why_not_writable
 from dalsegno.adapters.sqlite.migration import check, migrate, migrations
+from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.errors import BadConfiguration, SchemaMismatch, StoreReadOnly
 from dalsegno.ports.clock import Clock
 
@@ -103,6 +104,11 @@ class SqliteStore:
 
     async def read(self, look: Look[T]) -> T:
         return await self._reader.call(look)
+
+    async def fetch(self, statement: str, *parameters: object) -> list[Any]:
+        """Run a statement that reads, by its name."""
+        text = SQL[statement]
+        return await self._reader.call(lambda connection: connection.execute(text, parameters).fetchall())
 
     async def write(self, work: Work[T]) -> T:
         """Run ``work`` in the writer's thread, in a transaction that is on disk when this returns."""

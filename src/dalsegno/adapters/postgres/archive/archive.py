@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dalsegno.adapters.archive import BEYOND_VERSIONS, SqlArchive
 from dalsegno.adapters.postgres.archive import listing
 from dalsegno.adapters.postgres.archive.removal import Removal
 from dalsegno.adapters.postgres.store import PostgresStore, Transaction, snapshot
@@ -15,15 +16,12 @@ from dalsegno.errors import NotFound
 from dalsegno.model.definition import (
     Definition,
     Needs,
-    Version,
     check_alias,
     no_such_version,
-    read_version,
     refuse_needed,
     unknown,
 )
-from dalsegno.model.event import Event
-from dalsegno.model.execution import Ending, ExecutionState, ExecutionView
+from dalsegno.model.execution import ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 NAMED = 3
@@ -70,12 +68,9 @@ async def remove_definition(rows: Transaction, name: str, version: int | None) -
     return sum(1 for (removed,) in gone if removed == name)
 
 
-BEYOND_VERSIONS = 2**31 - 1
-"""Above every version number, and the largest value of the column."""
-
-
-class PostgresArchive:
+class PostgresArchive(SqlArchive):
     def __init__(self, store: PostgresStore) -> None:
+        super().__init__(store, list)
         self.store = store
         self._removal = Removal(store)
 
@@ -86,38 +81,6 @@ class PostgresArchive:
         async with self.store.transaction() as rows:
             return await put_definition(rows, new)
 
-    async def definition(self, name: str, version: Version = None) -> Definition | None:
-        wanted = read_version(version)
-        if wanted is None:
-            return await self._definition("definition.current", name)
-        if isinstance(wanted, int):
-            return await self._definition("definition.version", name, min(wanted, BEYOND_VERSIONS))
-        return await self._definition("definition.aliased", name, wanted)
-
-    async def definition_by_hash(self, hash: str) -> Definition | None:
-        return await self._definition("definition.by_hash", hash)
-
-    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
-        return [Definition(*row) for row in await self.store.fetch("definition.page", after, limit)]
-
-    async def versions(
-        self, name: str, limit: int | None = None, before: int | None = None
-    ) -> list[Definition]:
-        first = min(before, BEYOND_VERSIONS) if before is not None else None
-        rows = await self.store.fetch("definition.versions", name, first, limit)
-        return [Definition(*row) for row in rows]
-
-    async def version_of(self, name: str, hash: str | None = None) -> int | None:
-        if hash is None:
-            rows = await self.store.fetch("definition.current_version", name)
-        else:
-            rows = await self.store.fetch("definition.version_of", name, hash)
-        return rows[0][0] if rows else None
-
-    async def count_adopted(self, most: int) -> int:
-        rows = await self.store.fetch("definition.adopted_up_to", most)
-        return int(rows[0][0])
-
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
         async with self.store.transaction() as rows:
@@ -126,17 +89,10 @@ class PostgresArchive:
     async def remove_alias(self, name: str, alias: str) -> bool:
         return bool(await self.store.fetch("definition.remove_alias", name, alias))
 
-    async def aliases(self, name: str) -> dict[str, int]:
-        return dict(await self.store.fetch("definition.aliases", name))
-
     async def remove_definition(self, name: str, version: int | None = None) -> int:
         number = min(version, BEYOND_VERSIONS) if version is not None else None
         async with self.store.transaction() as rows:
             return await remove_definition(rows, name, number)
-
-    async def _definition(self, statement: str, *parameters: object) -> Definition | None:
-        rows = await self.store.fetch(statement, *parameters)
-        return Definition(*rows[0]) if rows else None
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -144,38 +100,12 @@ class PostgresArchive:
         rows = await self.store.fetch("archive.one", execution)
         return execution_view(rows[0]) if rows else None
 
-    async def outline(self, execution: str) -> ExecutionView | None:
-        rows = await self.store.fetch("listing.views", [execution])
-        return execution_view(rows[0]) if rows else None
-
-    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
-        return dict(await self.store.fetch("archive.states", executions))
-
-    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
-        rows = await self.store.fetch("archive.endings", executions)
-        return {execution: Ending(*how) for execution, *how in rows}
-
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
         async with snapshot(self.store) as rows:
             found = await listing.page(rows, where, before, limit)
         return [execution_view(view) for view in found]
-
-    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
-        rows = await self.store.fetch("archive.events_of", execution, after, limit)
-        return [Event(execution, *row) for row in rows]
-
-    async def count_tagged(self, name: str, value: str, most: int) -> int:
-        rows = await self.store.fetch("archive.tagged_up_to", name, value, most)
-        return int(rows[0][0])
-
-    async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
-        return dict(await self.store.fetch("archive.newest_events", executions))
-
-    async def is_told(self, execution: str) -> bool:
-        rows = await self.store.fetch("archive.is_told", execution)
-        return bool(rows and rows[0][0])
 
     # -- retention --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from dalsegno.adapters.archive import BEYOND_VERSIONS, SqlArchive
 from dalsegno.adapters.rows import execution_view
 from dalsegno.adapters.sqlite.archive import listing
 from dalsegno.adapters.sqlite.archive.removal import remove_ended, remove_named
@@ -21,15 +22,12 @@ from dalsegno.errors import NotFound
 from dalsegno.model.definition import (
     Definition,
     Needs,
-    Version,
     check_alias,
     no_such_version,
-    read_version,
     refuse_needed,
     unknown,
 )
-from dalsegno.model.event import Event
-from dalsegno.model.execution import ENDED, NOT_ENDED, Ending, ExecutionState, ExecutionView
+from dalsegno.model.execution import ENDED, NOT_ENDED, ExecutionState, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter, Place
 
 NAMED = 3
@@ -82,12 +80,10 @@ def _delete(connection: sqlite3.Connection, name: str, version: int | None) -> i
 REMOVED_ROWS = 2000
 """Approximate number of rows that retention removes in one transaction."""
 
-BEYOND_VERSIONS = 2**31
-"""Above every version number; SQLite takes no number of more than 64 bits."""
 
-
-class SqliteArchive:
+class SqliteArchive(SqlArchive):
     def __init__(self, store: SqliteStore) -> None:
+        super().__init__(store, _names)
         self.store = store
 
     # -- definitions ------------------------------------------------------------------------------------------
@@ -95,45 +91,6 @@ class SqliteArchive:
     async def put_definition(self, name: str, hash: str, kind: str, source: bytes) -> Definition:
         new = Definition(name, 0, hash, kind, source, self.store.clock.now())
         return await self.store.write(lambda rows: _put_definition(rows, new))
-
-    async def definition(self, name: str, version: Version = None) -> Definition | None:
-        wanted = read_version(version)
-        if wanted is None:
-            return await self._definition("definition.current", name)
-        statement = "definition.version" if isinstance(wanted, int) else "definition.aliased"
-        return await self._definition(statement, name, wanted)
-
-    async def definition_by_hash(self, hash: str) -> Definition | None:
-        return await self._definition("definition.by_hash", hash)
-
-    async def definitions(self, after: str = "", limit: int = 500) -> list[Definition]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(SQL["definition.page"], (after, limit)).fetchall()
-        )
-        return [Definition(*row) for row in rows]
-
-    async def versions(
-        self, name: str, limit: int | None = None, before: int | None = None
-    ) -> list[Definition]:
-        first = min(before, BEYOND_VERSIONS) if before is not None else None
-        given = {"name": name, "before": first, "limit": limit}
-        rows = await self.store.read(
-            lambda connection: connection.execute(SQL["definition.versions"], given).fetchall()
-        )
-        return [Definition(*row) for row in rows]
-
-    async def version_of(self, name: str, hash: str | None = None) -> int | None:
-        statement, given = ("current_version", (name,)) if hash is None else ("version_of", (name, hash))
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL[f"definition.{statement}"], given).fetchone()
-        )
-        return row[0] if row is not None else None
-
-    async def count_adopted(self, most: int) -> int:
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL["definition.adopted_up_to"], (most,)).fetchone()
-        )
-        return int(row[0])
 
     async def set_alias(self, name: str, alias: str, version: int) -> None:
         check_alias(alias)
@@ -146,21 +103,9 @@ class SqliteArchive:
         )
         return gone > 0
 
-    async def aliases(self, name: str) -> dict[str, int]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(SQL["definition.aliases"], (name,)).fetchall()
-        )
-        return dict(rows)
-
     async def remove_definition(self, name: str, version: int | None = None) -> int:
         number = min(version, BEYOND_VERSIONS) if version is not None else None
         return await self.store.write(lambda rows: remove_definition(rows.connection, name, number))
-
-    async def _definition(self, statement: str, *parameters: object) -> Definition | None:
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL[statement], parameters).fetchone()
-        )
-        return Definition(*row) if row is not None else None
 
     # -- executions -------------------------------------------------------------------------------------------
 
@@ -168,57 +113,11 @@ class SqliteArchive:
         row = await self.store.read(lambda connection: listing.whole_row(connection, execution))
         return execution_view(row) if row is not None else None
 
-    async def outline(self, execution: str) -> ExecutionView | None:
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.outline"], (execution,)).fetchone()
-        )
-        return execution_view(row) if row is not None else None
-
-    async def states(self, executions: Sequence[str]) -> dict[str, ExecutionState]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.states"], (_names(executions),)).fetchall()
-        )
-        return dict(rows)
-
-    async def endings(self, executions: Sequence[str]) -> dict[str, Ending]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.endings"], (_names(executions),)).fetchall()
-        )
-        return {execution: Ending(*how) for execution, *how in rows}
-
     async def executions(
         self, where: ExecutionFilter, before: str | Place | None = None, limit: int = 50
     ) -> list[ExecutionView]:
         rows = await self.store.read(lambda connection: listing.page(connection, where, before, limit))
         return [execution_view(row) for row in rows]
-
-    async def events(self, execution: str, after: int = 0, limit: int = 1000) -> list[Event]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(
-                SQL["history.events_of"], (execution, after, limit)
-            ).fetchall()
-        )
-        return [Event(execution, *row) for row in rows]
-
-    async def count_tagged(self, name: str, value: str, most: int) -> int:
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.tagged_up_to"], (name, value, most)).fetchone()
-        )
-        return int(row[0])
-
-    async def newest_events(self, executions: Sequence[str]) -> dict[str, int]:
-        rows = await self.store.read(
-            lambda connection: connection.execute(
-                SQL["listing.newest_events"], (_names(executions),)
-            ).fetchall()
-        )
-        return dict(rows)
-
-    async def is_told(self, execution: str) -> bool:
-        row = await self.store.read(
-            lambda connection: connection.execute(SQL["listing.is_told"], (execution,)).fetchone()
-        )
-        return row is not None and bool(row[0])
 
     # -- retention --------------------------------------------------------------------------------------------
 

@@ -55,9 +55,9 @@ FROM (SELECT 1 FROM definition WHERE name >= '@' AND name < 'A' LIMIT ?) AS adop
 -- The next versions of a name, newest first; sources are not read.
 SELECT name, version, hash, kind, x'', created_at
 FROM definition
-WHERE name = :name AND (:before IS NULL OR version < :before)
+WHERE name = ? AND version < coalesce(?, 9223372036854775807)
 ORDER BY version DESC
-LIMIT coalesce(:limit, -1);
+LIMIT coalesce(?, -1);
 
 -- :name version_of
 SELECT version

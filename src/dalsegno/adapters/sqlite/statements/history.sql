@@ -15,13 +15,6 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO event (execution, seq, kind, node, scope, at, data)
 VALUES (?, ?, ?, ?, ?, ?, ?);
 
--- :name events_of
-SELECT seq, kind, node, scope, at, data, token, arrived, expected
-FROM event
-WHERE execution = (SELECT number FROM execution WHERE id = ?) AND seq > ?
-ORDER BY seq
-LIMIT ?;
-
 -- :name save_output
 INSERT INTO output (execution, id, data)
 VALUES (?, ?, ?)
