@@ -175,6 +175,21 @@ def iso(at: float | None) -> str | None:
     )
 
 
+MOMENTS = frozenset(("at", "since", "due", "start", "end", "overdue", "last"))
+"""Names of fields with a time, besides those that end in ``_at``."""
+
+
+def fields_of(value: object, *names: str) -> dict[str, Any]:
+    """Return these fields of a value for ``--json``, in this order."""
+    return {name: _shown(name, getattr(value, name)) for name in names}
+
+
+def _shown(name: str, value: Any) -> Any:
+    if name in MOMENTS or name.endswith("_at"):
+        return iso(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
 def error_text(error: Any) -> str:
     """Return what an event says of an error: that of user code with its class, because `'count'` alone says little."""
     if not isinstance(error, Mapping):

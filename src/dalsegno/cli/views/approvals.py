@@ -17,7 +17,7 @@ from rich.text import Text
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.live.graph_progress import Activity
 from dalsegno.cli.next_command import Command, countdown
-from dalsegno.cli.output import STYLES, iso, moment, reference_names, signs_for, span, stdout
+from dalsegno.cli.output import STYLES, fields_of, moment, reference_names, signs_for, span, stdout
 from dalsegno.core.graph.external_waits import required_fields
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.errors import Conflict, InvalidInput
@@ -85,14 +85,9 @@ EXAMPLES: dict[str, Any] = {
 def as_object(approval: Approval, command: Command) -> dict[str, Any]:
     return {
         **reference_names(approval.execution),
-        "workflow": approval.workflow,
-        "node": approval.node,
+        **fields_of(approval, "workflow", "node"),
         "index": list(approval.indexes) or None,
-        "message": approval.message,
-        "approvers": list(approval.approvers),
-        "form": approval.form,
-        "since": iso(approval.since),
-        "due": iso(approval.due),
+        **fields_of(approval, "message", "approvers", "form", "since", "due"),
         "command": deciding(approval, command),
     }
 

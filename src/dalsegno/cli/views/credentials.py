@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 from dalsegno.cli.errors import Refusal
-from dalsegno.cli.output import iso, print_table, stderr, stdout
+from dalsegno.cli.output import fields_of, iso, print_table, stderr, stdout
 from dalsegno.engine.client import Client
 from dalsegno.engine.executions import all_executions
 from dalsegno.engine.secrets import CredentialInfo, Rotation, Vault
@@ -110,16 +110,9 @@ def _asked(name: str) -> str:
 
 def as_object(info: CredentialInfo) -> Mapping[str, Any]:
     return {
-        "name": info.name,
-        "type": info.type,
-        "fields": list(info.fields),
-        "hosts": list(info.hosts),
-        "workflows": list(info.workflows),
+        **fields_of(info, "name", "type", "fields", "hosts", "workflows"),
         "sent_as": info.sent_as or None,
-        "description": info.description,
-        "adoptable": info.adoptable,
-        "keys": list(info.keys),
-        "changed_at": iso(info.changed_at),
+        **fields_of(info, "description", "adoptable", "keys", "changed_at"),
     }
 
 
@@ -146,10 +139,7 @@ def print_credentials(found: Sequence[CredentialInfo]) -> None:
 def listed_object(found: ListedDefinition) -> dict[str, Any]:
     approval = found.approval
     return {
-        "workflow": found.workflow,
-        "version": found.version,
-        "hash": found.hash,
-        "credentials": list(found.credentials),
+        **fields_of(found, "workflow", "version", "hash", "credentials"),
         "approved": approval is not None,
         "approved_by": (approval.by or None) if approval is not None else None,
         "approved_at": iso(approval.at) if approval is not None else None,
@@ -175,12 +165,7 @@ def print_unapproved(listing: DefinitionList, credential: str | None = None) -> 
 
 
 def protected_object(found: ProtectedName) -> Mapping[str, Any]:
-    return {
-        "name": found.name,
-        "credential": found.credential,
-        "protected_by": found.protected_by,
-        "protected_at": iso(found.protected_at),
-    }
+    return fields_of(found, "name", "credential", "protected_by", "protected_at")
 
 
 def print_protected(found: Sequence[ProtectedName]) -> None:

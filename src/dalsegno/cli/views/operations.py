@@ -19,7 +19,7 @@ from dalsegno.admin.keys import ALL_QUEUES, GRANTS, NAMES, Key, Quotas, Scope, r
 from dalsegno.cli.errors import Refusal
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.options import Place
-from dalsegno.cli.output import STYLES, iso, moment, print_table, signs_for, span, stderr, stdout
+from dalsegno.cli.output import STYLES, fields_of, iso, moment, print_table, signs_for, span, stderr, stdout
 from dalsegno.cli.run.launch import ask_before_starting_over
 from dalsegno.cli.target.operations import KeptMessage, KeptMessages
 from dalsegno.cli.target.target import reached, where_to
@@ -43,15 +43,7 @@ def url_for(mail: Sequence[str], variable: str | None, *, from_stdin: bool) -> s
 
 
 def alert_object(alert: Alert) -> dict[str, Any]:
-    return {
-        "id": alert.id,
-        "workflow": alert.workflow,
-        "target": alert.target,
-        "every": alert.every,
-        "enabled": alert.enabled,
-        "created_at": iso(alert.created_at),
-        "signed": alert.signed,
-    }
+    return fields_of(alert, "id", "workflow", "target", "every", "enabled", "created_at", "signed")
 
 
 def print_secret(secret: str) -> None:
@@ -74,16 +66,7 @@ def print_alerts(found: Sequence[Alert]) -> None:
 
 
 def dead_letter_object(letter: DeadLetter) -> dict[str, Any]:
-    return {
-        "id": letter.id,
-        "kind": letter.kind,
-        "execution": letter.execution,
-        "workflow": letter.workflow,
-        "reason": letter.reason,
-        "code": letter.code,
-        "since": iso(letter.since),
-        "tries": letter.tries,
-    }
+    return fields_of(letter, "id", "kind", "execution", "workflow", "reason", "code", "since", "tries")
 
 
 def ask_before_retry(letter: str, place: Place) -> None:
@@ -207,18 +190,18 @@ def read_default_quotas(given: Sequence[str]) -> Quotas:
 
 
 def key_object(key: Key) -> dict[str, Any]:
-    return {
-        "id": key.id,
-        "name": key.name,
-        "scopes": list(key.scopes),
-        "created_at": iso(key.created_at),
-        "created_by": key.created_by,
-        "expires_at": iso(key.expires_at),
-        "revoked_at": iso(key.revoked_at),
-        "used_at": iso(key.used_at),
-        "queues": list(key.queues) if key.queues is not None else None,
-        "quotas": _set_quotas(key),
-    }
+    names = (
+        "id",
+        "name",
+        "scopes",
+        "created_at",
+        "created_by",
+        "expires_at",
+        "revoked_at",
+        "used_at",
+        "queues",
+    )
+    return {**fields_of(key, *names), "quotas": _set_quotas(key)}
 
 
 def _set_quotas(key: Key) -> dict[str, int]:
