@@ -11,13 +11,25 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryPublications,
+    MemoryStore,
+)
 from dalsegno.adapters.rabbitmq import make_broker
 from dalsegno.adapters.rabbitmq.amqp import frames
 from dalsegno.adapters.rabbitmq.amqp.address import parse_address
 from dalsegno.adapters.rabbitmq.amqp.connection import Connection
 from dalsegno.adapters.rabbitmq.topology import EXECUTION
-from dalsegno.adapters.sqlite import SqliteArchive, SqliteBroker, SqliteLedger, SqliteStore
+from dalsegno.adapters.sqlite import (
+    SqliteArchive,
+    SqliteBroker,
+    SqliteLedger,
+    SqlitePublications,
+    SqliteStore,
+)
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import Capabilities, ContractStack, bind
 from tests.adapters.postgres.stacks import PostgresStacks
@@ -59,13 +71,25 @@ async def stack(request: pytest.FixtureRequest, vhost: str, tmp_path: Path) -> A
         if request.param == "memory":
             clock, store = FakeClock(), MemoryStore()
             ledger = MemoryLedger(clock, store)
-            bare = ContractStack(ledger, clock, MemoryArchive(store, clock), broker=MemoryBroker(ledger))
+            bare = ContractStack(
+                ledger,
+                clock,
+                MemoryArchive(store, clock),
+                broker=MemoryBroker(ledger),
+                publications=MemoryPublications(store, clock),
+            )
         elif request.param == "sqlite":
             empty_sqlite(tmp_path / "store.db")
             file = SqliteStore.open(tmp_path / "store.db", FakeClock())
             closing.callback(file.close)
             in_file = SqliteLedger(file)
-            bare = ContractStack(in_file, file.clock, SqliteArchive(file), broker=SqliteBroker(in_file))  # type: ignore[arg-type]
+            bare = ContractStack(
+                in_file,
+                file.clock,  # type: ignore[arg-type]
+                SqliteArchive(file),
+                broker=SqliteBroker(in_file),
+                publications=SqlitePublications(file),
+            )
             closing.push_async_callback(bare.broker.close)
         else:
             url = request.getfixturevalue("database")

@@ -10,7 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBroker, MemoryLedger, MemoryStore
+from dalsegno.adapters.memory import (
+    MemoryArchive,
+    MemoryBroker,
+    MemoryLedger,
+    MemoryPublications,
+    MemoryStore,
+)
 from dalsegno.adapters.rabbitmq import (
     RabbitBroker,
     RabbitPublisher,
@@ -30,10 +36,11 @@ from dalsegno.adapters.rabbitmq.topology import DEAD, EXECUTION, LADDER, NODE_ST
 from dalsegno.errors import BadConfiguration, Unavailable
 from dalsegno.model.ids import traceparent
 from dalsegno.model.token import Lease
+from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.messages import ForeignMessage, OutgoingMessage, Taken
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract import ContractStack
-from dalsegno.testing.contract.builders import RUN, start, step, token
+from dalsegno.testing.contract.builders import RUN, new_execution, start, step, token
 from tests import servers
 from tests.waiting import come_about
 
@@ -56,6 +63,7 @@ class Rig:
             self.stack.clock,
             self.stack.archive,
             broker=MemoryBroker(self.stack.ledger),  # type: ignore[arg-type]
+            publications=self.stack.publications,
         )
         broker = await make_broker(self.url + options, bare)
         self.brokers.append(broker)
@@ -105,7 +113,13 @@ class Rig:
 @pytest.fixture
 async def rig(rabbitmq_url: str) -> AsyncIterator[Rig]:
     clock, store = FakeClock(), MemoryStore()
-    made = Rig(rabbitmq_url, ContractStack(MemoryLedger(clock, store), clock, MemoryArchive(store, clock)))
+    stack = ContractStack(
+        MemoryLedger(clock, store),
+        clock,
+        MemoryArchive(store, clock),
+        publications=MemoryPublications(store, clock),
+    )
+    made = Rig(rabbitmq_url, stack)
     yield made
     for task in made.tasks:
         task.cancel()
@@ -118,6 +132,14 @@ async def rig(rabbitmq_url: str) -> AsyncIterator[Rig]:
 
 async def take(broker: RabbitBroker, limit: int = 10, worker: str = "w1", *queues: str) -> list[Lease]:
     return await asyncio.wait_for(broker.take(worker, queues or ("default", "system"), limit), PATIENCE)
+
+
+async def leased(broker: RabbitBroker, count: int) -> list[Lease]:
+    """Take until there are so many."""
+    found: list[Lease] = []
+    while len(found) < count:
+        found += await take(broker)
+    return found
 
 
 # -- announcing and acknowledging ---------------------------------------------------------------------------------
@@ -161,6 +183,29 @@ async def test_message_of_a_token_that_a_timer_has_woken_names_its_node(rig: Rig
     assert json.loads((await rig.get(EXECUTION)).body)["current_node"] == "pause"
 
 
+async def test_process_that_has_not_seen_an_execution_names_its_workflow(rig: Rig) -> None:
+    """A scheduler fires timers of executions that others have started."""
+    run = new_execution(RUN)
+    await rig.stack.archive.put_definition(run.workflow, run.definition, "graph", b"{}")
+    await rig.stack.apply(start(run, token("a", node="pause", due=rig.stack.clock.now() + 5)))
+    rig.stack.clock.advance(5)
+    scheduler = await rig.process()
+    await scheduler.announce((await rig.stack.ledger.wake()).ready)
+
+    said = json.loads((await rig.get(EXECUTION)).body)
+
+    assert said["workflow_id"] == run.workflow
+    assert said["workflow_definition"]["$ref"] == run.definition
+    assert said["workflow_definition"]["name"] == run.workflow
+
+
+async def test_message_of_an_execution_that_is_not_stored_any_more_is_sent_all_the_same(rig: Rig) -> None:
+    broker = await rig.process()
+    await broker.announce([ReadyToken("a", "removed", "default", 0)])
+    said = json.loads((await rig.get(EXECUTION)).body)
+    assert (said["execution_id"], said["workflow_id"]) == ("removed", "unknown")
+
+
 async def test_message_is_acknowledged_after_the_step_and_not_before(rig: Rig) -> None:
     broker = await rig.process()
     await rig.spawn(broker, "a")
@@ -195,6 +240,71 @@ async def test_acknowledgement_waits_until_what_was_made_ready_is_confirmed(
         rabbitmq_server.resume()
     await come_about(lambda: broker.receiver._unanswered == 0, "the acknowledgement")
     assert [lease.token for lease in await take(broker)] == ["b"]
+
+
+async def test_messages_are_acknowledged_together_up_to_the_oldest_that_is_not(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = await rig.process()
+    await rig.spawn(broker, "a", "b", "c", "d")
+    leases = {lease.token: lease for lease in await leased(broker, 4)}
+    await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
+    acknowledged: list[tuple[int, bool]] = []
+    ack = Channel.ack
+
+    def noted(channel: Channel, tag: int, *, multiple: bool = False) -> None:
+        acknowledged.append((tag, multiple))
+        ack(channel, tag, multiple=multiple)
+
+    monkeypatch.setattr(Channel, "ack", noted)
+    for tokens in (["a", "b", "d"], ["c"]):
+        for name in tokens:
+            await rig.stack.apply(step(leases[name]))
+        for name in tokens:
+            broker.settled(leases[name])
+        await asyncio.sleep(0)
+
+    assert acknowledged == [(2, True), (4, False), (3, False)]
+    await broker.close()
+    assert await rig.depth() == 0
+
+
+async def test_message_that_is_put_aside_is_not_acknowledged_with_later_ones(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "LARGE", 2_000)
+    monkeypatch.setattr(receiver, "HELD_BYTES", 5_000)
+    monkeypatch.setattr(receiver, "PAUSE", 0.3)
+    broker = await rig.process()
+    await rig.stack.apply(start(RUN, token("a"), token("b"), token("c")))
+    for name, size in (("a", 3_000), ("b", 3_000), ("c", 10)):
+        body = json.dumps({"execution_id": RUN, "token_id": name, "more": "x" * size}).encode()
+        assert await rig.publish(body) == "confirmed"
+
+    found = await leased(broker, 2)
+    assert [lease.token for lease in found] == ["a", "c"]  # with b, too much would be held
+    for lease in found:
+        await rig.stack.apply(step(lease))
+        broker.settled(lease)
+
+    assert [lease.token for lease in await leased(broker, 1)] == ["b"]
+
+
+async def test_worker_with_much_to_do_leases_together_what_comes_within_a_moment(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(taking, "LITTLE", 0)
+    monkeypatch.setattr(taking, "GATHER_PER_MESSAGE", 1.0)
+    monkeypatch.setattr(taking, "LONGEST_GATHER", 1.0)
+    broker = await rig.process()
+    await rig.spawn(broker, "a")
+    [held] = await take(broker)
+    next_ones = asyncio.create_task(take(broker))
+    [applied] = await rig.stack.apply(step(held, token("b"), token("c")))
+    for each in applied.ready:
+        await broker.announce([each])
+        await come_about(lambda: broker.sender.unconfirmed == 0, "confirmations")
+    assert {lease.token for lease in await next_ones} == {"b", "c"}
 
 
 async def test_node_that_runs_long_is_acknowledged_while_it_runs(

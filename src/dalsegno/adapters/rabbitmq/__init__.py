@@ -5,10 +5,11 @@ store's; RabbitMQ holds nothing that cannot be lost.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dalsegno.adapters.rabbitmq.amqp.address import SCHEMES, Address, parse_address
-from dalsegno.adapters.rabbitmq.announcements import KnownTokens
+from dalsegno.adapters.rabbitmq.announcements import HashesOf, KnownTokens
 from dalsegno.adapters.rabbitmq.broker import RabbitBroker
 from dalsegno.adapters.rabbitmq.dead_letters import RabbitDeadLetters
 from dalsegno.adapters.rabbitmq.foreign_messages import ForeignMessages
@@ -18,6 +19,7 @@ from dalsegno.adapters.rabbitmq.server import RabbitServer
 from dalsegno.adapters.rabbitmq.tasks import RabbitTasks
 from dalsegno.adapters.rabbitmq.topology import Topology, TopologyDiffers
 from dalsegno.errors import BadConfiguration
+from dalsegno.ports.messages import Publications
 from dalsegno.ports.stack import Stack
 
 __all__ = [
@@ -64,10 +66,26 @@ async def make_broker(url: str, stack: Stack) -> RabbitBroker:
     address, topology = parse_address(url), Topology()
     sender, receiver = Sender(address, topology), Receiver(address, topology)
     foreign = ForeignMessages(sender)
-    known = KnownTokens(stack.archive.definition_by_hash)
+    known = KnownTokens(stack.archive.definition_by_hash, _hashes_of(stack.publications))
     broker = RabbitBroker(stack.ledger, stack.broker, sender, receiver, foreign, known)
     error = await asyncio.shield(sender.link.start())
     if isinstance(error, BadConfiguration) and not isinstance(error, TopologyDiffers):
         await broker.close()
         raise error
     return broker
+
+
+LATER_THAN_ALL = 2**31 - 1
+"""The number of no event."""
+
+
+def _hashes_of(publications: Publications | None) -> HashesOf:
+    """Return how the definitions of executions are found: all in one query, without their events."""
+
+    async def hashes(executions: Sequence[str]) -> Mapping[str, str]:
+        if publications is None:
+            return {}
+        found = await publications.news(dict.fromkeys(executions, LATER_THAN_ALL))
+        return {execution: news.definition for execution, news in found.items()}
+
+    return hashes

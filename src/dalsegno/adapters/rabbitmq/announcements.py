@@ -5,8 +5,9 @@ A message only points at a token. What counts is in the ledger, so a message tha
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -16,14 +17,18 @@ from dalsegno.adapters.rabbitmq.sender import JSON, OutgoingLetter
 from dalsegno.adapters.rabbitmq.topology import EXECUTION, HIGHEST_PRIORITY, execution_queue_name
 from dalsegno.core.graph import step_input
 from dalsegno.core.wire.execution_message import MAX_BYTES
+from dalsegno.errors import OperatorError
 from dalsegno.model.definition import VERSION_SIGN, Definition
 from dalsegno.model.effect import CreateExecution, ResolveSlot, SpawnToken
 from dalsegno.model.ids import traceparent
 from dalsegno.model.token import DEFAULT_QUEUE, Lease, NewToken
 from dalsegno.model.transition import ReadyToken, Transition
 
+logger = logging.getLogger("dalsegno.rabbitmq")
+
 REMEMBERED = 10_000
 UNKNOWN = "unknown"
+"""The workflow of an execution that is not stored any more, or while the store is away."""
 NO_NODE = "none"
 """The node of a token that belongs to none, such as the deadline of its execution."""
 
@@ -93,11 +98,18 @@ def queue_of(routing_key: str) -> str:
     return routing_key.removeprefix(f"{EXECUTION}.q.") if routing_key != EXECUTION else DEFAULT_QUEUE
 
 
+DefinitionOf = Callable[[str], Awaitable[Definition | None]]
+"""Returns the definition with a content hash."""
+HashesOf = Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
+"""Returns the content hashes of the definitions of executions, as far as they are stored."""
+
+
 class KnownTokens:
     """A cache of tokens and executions that saves one query each."""
 
-    def __init__(self, definition: Callable[[str], Awaitable[Definition | None]]) -> None:
+    def __init__(self, definition: DefinitionOf, hashes: HashesOf) -> None:
         self._definition = definition
+        self._hashes_of = hashes
         self._spawned: dict[str, NewToken] = {}
         """Tokens of commits that are not announced yet."""
         self._hashes: OrderedDict[str, str] = OrderedDict()
@@ -137,8 +149,21 @@ class KnownTokens:
 
     async def letters(self, tokens: Sequence[ReadyToken]) -> list[OutgoingLetter]:
         spawned, self._spawned = self._spawned, {}
+        unknown = {each.execution for each in tokens if each.execution not in self._hashes}
+        if unknown:
+            await self._look_up(sorted(unknown))
         references = {each.execution: await self._reference(each.execution) for each in tokens}
         return [_letter(each, spawned.get(each.token), references[each.execution]) for each in tokens]
+
+    async def _look_up(self, executions: Sequence[str]) -> None:
+        """Learn of executions that this process has neither started nor run, such as those of timers that it fires."""
+        try:
+            found = await self._hashes_of(executions)
+        except OperatorError as error:
+            logger.debug("the workflows of %d executions are not known: %s", len(executions), error)
+            return
+        for execution, definition in found.items():
+            self._learn(execution, definition)
 
     async def _reference(self, execution: str) -> DefinitionReference:
         content = self._hashes.get(execution)

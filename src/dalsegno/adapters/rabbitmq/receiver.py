@@ -25,7 +25,9 @@ logger = logging.getLogger("dalsegno.rabbitmq")
 RETURNED_AFTER = 1.0
 """Seconds after which messages that were not taken go back to their queue."""
 SLACK = 0.8
-"""The prefetch is lowered when less than this part of it is wanted: each change is a message to the broker."""
+"""The prefetch is lowered when less than this part of it is wanted, and raised when it brings less than this part of
+what the worker has room for: each change is a message to the broker.
+"""
 EXACT_UP_TO = 20
 LARGE = 65_536
 HELD_BYTES = 64 * 1024 * 1024
@@ -56,6 +58,10 @@ class Receiver:
         self._prefetch = 0
         self._unanswered = 0
         """Messages taken and neither acknowledged nor given back."""
+        self._open: dict[int, None] = {}
+        """Tags of all messages that are delivered and not answered, in their order."""
+        self._acknowledged: list[int] = []
+        """Tags of messages that are answered, and of which RabbitMQ is told in this turn of the event loop."""
         self.foreign = 0
         """Those of them that other programs sent."""
         self._bytes = 0
@@ -110,6 +116,8 @@ class Receiver:
         self.waiting.clear()
         self._consumers.clear()
         self._prefetch = self._unanswered = self._bytes = 0
+        self._open.clear()
+        self._acknowledged.clear()
         channel = await connection.channel()
         channel.on_cancelled = self._cancelled
         channel.on_closed = self._closed
@@ -166,7 +174,9 @@ class Receiver:
     def ack(self, channel: Channel | None, message: Message) -> None:
         if channel is not None and channel is self._channel:
             self._answered(message)
-            channel.ack(message.tag)
+            if not self._acknowledged:
+                asyncio.get_running_loop().call_soon(self._send_acknowledgements, channel)
+            self._acknowledged.append(message.tag)
 
     def give_back(self, channel: Channel | None, message: Message) -> None:
         if channel is not None and channel is self._channel:
@@ -181,7 +191,24 @@ class Receiver:
 
     def _answered(self, message: Message) -> None:
         self._unanswered -= 1
+        self._open.pop(message.tag, None)
         self._free(message)
+
+    def _send_acknowledgements(self, channel: Channel) -> None:
+        """Acknowledge together what lies before the oldest message that is not answered: for RabbitMQ, each
+        acknowledgement is work of three of its processes.
+        """
+        if channel is not self._channel or not self._acknowledged:
+            return
+        tags, self._acknowledged = self._acknowledged, []
+        oldest = next(iter(self._open), None)
+        before = tags if oldest is None else [tag for tag in tags if tag < oldest]
+        if before:
+            channel.ack(max(before), multiple=len(before) > 1)
+        if len(before) < len(tags):
+            for tag in tags:
+                if oldest is not None and tag > oldest:
+                    channel.ack(tag)
 
     def _free(self, message: Message) -> None:
         if len(message.body) > LARGE:
@@ -193,6 +220,8 @@ class Receiver:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._acknowledged and self._channel is not None:
+            self._send_acknowledgements(self._channel)
         for other in self.others:
             await other.close()
 
@@ -208,6 +237,7 @@ class Receiver:
 
     def _received(self, message: Message) -> None:
         self.delivered += 1
+        self._open[message.tag] = None
         channel = self._channel
         if message.skipped and channel is not None:
             self._put_aside(channel, message)
@@ -220,19 +250,25 @@ class Receiver:
             logger.warning(
                 "a message of %d bytes is a dead letter: at most %d are read", message.skipped, HELD_BYTES
             )
-            channel.nack(message.tag, requeue=False)
+            self._refuse(channel, message.tag, requeue=False)
         else:
-            asyncio.get_running_loop().call_later(PAUSE, channel.nack, message.tag)
+            asyncio.get_running_loop().call_later(PAUSE, self._refuse, channel, message.tag)
+
+    def _refuse(self, channel: Channel, tag: int, requeue: bool = True) -> None:
+        if channel is self._channel:
+            self._open.pop(tag, None)
+        channel.nack(tag, requeue=requeue)
 
     def _wish(self, room: int) -> None:
         """Ask for as many messages as can be run now, besides those that are not answered yet. Many messages of other
         programs do not bring more of them."""
         excess = max(0, self.foreign - MOST_FOREIGN)
-        channel, wanted = self._channel, self._unanswered - excess + room
+        channel, held = self._channel, self._unanswered - excess
+        wanted = held + room
         if channel is None or wanted == self._prefetch or wanted <= 0:
             return
-        is_near = SLACK * self._prefetch <= wanted < self._prefetch and wanted > EXACT_UP_TO
-        if not is_near:
+        is_near = SLACK * self._prefetch <= wanted and SLACK * room <= self._prefetch - held
+        if not is_near or wanted <= EXACT_UP_TO:
             self._prefetch = wanted
             channel.prefetch(wanted)
 
@@ -257,7 +293,7 @@ class Receiver:
         for message in waiting:
             self._free(message)
             if channel is not None:
-                channel.nack(message.tag)
+                self._refuse(channel, message.tag)
         self.on_message()  # a take that began meanwhile needs consumers again
 
     def _cancelled(self, tag: str) -> None:
@@ -269,6 +305,7 @@ class Receiver:
     def _closed(self, error: ChannelClosed | ConnectionLost) -> None:
         self.waiting.clear()
         self._consumers.clear()
+        self._open.clear()
         self._bytes = 0
         if isinstance(error, ChannelClosed) and self.link.connection is not None:
             self.link.connection.abort(str(error), error.reply_code)

@@ -21,6 +21,14 @@ from dalsegno.ports.ledger import Ledger
 IDLE_LOOK = 5.0
 """Seconds without work after which a worker claims from the ledger what no message has brought."""
 
+GATHER_PER_MESSAGE = 0.00005
+LONGEST_GATHER = 0.025
+"""Seconds between two leases of what messages bring, for each message that is held, and at most. A worker with much to
+do leases, runs, commits and publishes many steps together; one with little to do never waits.
+"""
+LITTLE = 20
+"""Messages held up to which nothing is gathered."""
+
 FromMessages = Callable[[Receiver, str, int], Awaitable[list[Lease]]]
 """Leases the tokens of messages that were delivered to a receiver."""
 HandBack = Callable[[str, Sequence[Lease]], None]
@@ -57,6 +65,8 @@ class Taking:
         """RabbitMQ was not usable at the last take."""
         self._has_claimed = False
         """The last leases were claimed: the next ones are those of messages."""
+        self._leased_at = -inf
+        """When the messages were last asked for."""
         receiver.on_message = self.wake
 
     @property
@@ -128,10 +138,21 @@ class Taking:
         if leases:
             return leases
         self._has_claimed = False
+        await self._gather(limit)
         leases = await self._from_messages(self.receiver, worker, limit)
         if not leases and self._claims_at_once:
             leases = await self._claim(worker, limit)
         return leases
+
+    async def _gather(self, limit: int) -> None:
+        """Let messages gather if the last ones were leased a moment ago and many are held."""
+        loop, held = asyncio.get_running_loop(), self.receiver.unanswered
+        if held > LITTLE and 0 < len(self.receiver.waiting) < limit:
+            pause = min(GATHER_PER_MESSAGE * held, LONGEST_GATHER)
+            left = self._leased_at + pause - loop.time()
+            if left > 0:
+                await asyncio.sleep(left)
+        self._leased_at = loop.time()
 
     async def _claim(self, worker: str, limit: int) -> list[Lease]:
         """Claim from the ledger. If that brings as much as was asked for, there may be more of what was left
