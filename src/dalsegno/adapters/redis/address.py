@@ -53,8 +53,8 @@ class Address:
     def database(self) -> int:
         return int(self.options.get("db", 0))
 
-    def client(self, *, blocking: float = 0.0) -> Redis:
-        """Return a client. ``blocking``: the longest time in seconds that a command of it may block by itself."""
+    def client(self, *, limits_answers: bool = True) -> Redis:
+        """Return a client. Without ``limits_answers`` its user limits the time in which the server must answer."""
         options = {
             "socket_connect_timeout": CONNECT_SECONDS,
             "socket_keepalive": True,
@@ -62,7 +62,7 @@ class Address:
             "protocol": 2,
             "retry": Retry(NoBackoff(), 0),
             **self.options,
-            "socket_timeout": ANSWER_SECONDS + blocking,
+            "socket_timeout": ANSWER_SECONDS if limits_answers else None,
         }
         if not self.sentinels:
             return Redis(**options)

@@ -16,18 +16,18 @@ import asyncio
 import contextlib
 import math
 import random
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import groupby
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from redis.exceptions import ResponseError
 
 from dalsegno.adapters.neighbours import Message, encode
-from dalsegno.adapters.redis.address import close_client
 from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.errors import BROKEN, end_tasks, is_missing_group
+from dalsegno.adapters.redis.own_connection import OwnConnection
 from dalsegno.core.settlement.claims import SUSPECT_LOSSES
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import ReadyToken, Transition
@@ -61,6 +61,10 @@ RENEW_EVERY = 60.0
 READ_PAUSE = 0.5
 GROUP, CONSUMER = "workers", "any"
 """Entries are not acknowledged, so that consumers need no names of their own."""
+READ = (
+    *("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", ENTRIES_READ),
+    *("BLOCK", int(LOOK_EVERY * 1000), "NOACK", "STREAMS"),
+)
 PREFIX = "wf:ready:"
 
 _encode_tokens = msgspec.json.Encoder().encode
@@ -340,7 +344,7 @@ class StreamReader:
         self, connection: RedisConnection, received: Callable[[str, Sequence[ReadyToken]], None]
     ) -> None:
         self._connection = connection
-        self._client = connection.address.client(blocking=LOOK_EVERY)
+        self._own = OwnConnection(connection.address)
         self._received = received
         self._wanted: frozenset[str] = frozenset()
         self._read: frozenset[str] = frozenset()
@@ -364,7 +368,7 @@ class StreamReader:
     async def close(self) -> None:
         task, self._task = self._task, None
         await end_tasks(*(each for each in (task, self._reading) if each is not None))
-        await close_client(self._client)
+        await self._own.close()
 
     async def _run(self) -> None:
         while True:
@@ -379,15 +383,10 @@ class StreamReader:
                 await self._recover(error)
 
     async def _read_once(self, queues: Sequence[str]) -> None:
-        streams = {PREFIX + queue: ">" for queue in queues}
-        found: Any = await self._client.xreadgroup(
-            GROUP,
-            CONSUMER,
-            cast("dict[Any, Any]", streams),
-            count=ENTRIES_READ,
-            block=int(LOOK_EVERY * 1000),
-            noack=True,
-        )
+        keys = [PREFIX + queue for queue in queues]
+        [found] = await self._own.call([(*READ, *keys, *(">" for _ in keys))], blocking=LOOK_EVERY)
+        if isinstance(found, ResponseError):
+            raise found
         for key, entries in found or ():
             name = key.decode()
             self._connection.send_later("XDEL", name, *(entry for entry, _ in entries))
@@ -408,18 +407,21 @@ class StreamReader:
             await asyncio.sleep(READ_PAUSE)
 
     async def _make_group(self, key: str) -> None:
-        try:
-            await self._client.xgroup_create(key, GROUP, id="0", mkstream=True)
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):
-                raise
-        await cast("Awaitable[Any]", self._client.expire(key, STREAM_LASTS))
+        made, expires = await self._own.call(
+            [("XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM"), ("EXPIRE", key, STREAM_LASTS)]
+        )
+        if isinstance(made, ResponseError) and not str(made).startswith("BUSYGROUP"):
+            raise made
+        if isinstance(expires, ResponseError):
+            raise expires
 
 
-def _tokens_of(queue: str, fields: dict[bytes, bytes]) -> list[ReadyToken]:
-    """Return the tokens of an entry. One that cannot be read only makes its reader look into the ledger."""
+def _tokens_of(queue: str, fields: Sequence[bytes]) -> list[ReadyToken]:
+    """Return the tokens of an entry, names and values in turn. One that cannot be read only makes its reader look into
+    the ledger."""
     try:
-        found: Iterable[tuple[str, str, int]] = _decode_tokens(fields.get(b"tokens", b"[]"))
+        values = dict(zip(fields[::2], fields[1::2], strict=True))
+        found: Iterable[tuple[str, str, int]] = _decode_tokens(values.get(b"tokens", b"[]"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
     return [ReadyToken(token, execution, queue, priority) for token, execution, priority in found if token]

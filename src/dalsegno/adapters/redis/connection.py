@@ -30,6 +30,7 @@ from dalsegno.adapters.redis.errors import (
     expect_not_cancelled,
     is_refusal,
 )
+from dalsegno.adapters.redis.own_connection import Command, OwnConnection
 from dalsegno.adapters.urls import shown_url
 from dalsegno.errors import BadConfiguration
 from dalsegno.ports.stack import Backlog, Kind, Measured
@@ -53,8 +54,6 @@ LATER = 0.05
 """Seconds for which a command that is not urgent waits for others."""
 CHANNEL = "wf:messages"
 
-Command = tuple[Any, ...]
-
 
 class RedisConnection:
     """Redis as a server of the stack.
@@ -67,6 +66,7 @@ class RedisConnection:
         self.address = read_address(url)
         self.url = shown_url(url)
         self.client: Redis = self.address.client()
+        self._sending = OwnConnection(self.address)
         self.channel = f"{CHANNEL}:{self.address.database}"
         """Channels belong to all databases of a server: the number keeps them apart."""
         self.working = False
@@ -148,6 +148,7 @@ class RedisConnection:
         if self._later is not None:
             self._later.cancel()
         self.working = False
+        await self._sending.close()
         await close_client(self.client)
 
     # -- sending --------------------------------------------------------------------------------------------------
@@ -201,11 +202,7 @@ class RedisConnection:
         commands, self._unsent = self._unsent[-MOST_UNSENT:], []
         if not commands:
             return
-        async with self.client.pipeline(transaction=False) as pipeline:
-            for command in commands:
-                pipeline.execute_command(*command)
-            replies = await pipeline.execute(raise_on_error=False)
-        for reply in replies:
+        for reply in await self._sending.call(commands):
             if isinstance(reply, ResponseError):
                 self.warn("Redis refused a command: %s", described(reply))
                 return

@@ -8,8 +8,9 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from dalsegno.adapters.redis.connection import Command, RedisConnection
+from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.errors import driver_errors
+from dalsegno.adapters.redis.own_connection import Command
 from dalsegno.errors import InvalidInput
 from dalsegno.ports.messages import DeadMessage
 from dalsegno.ports.stack import Measured

@@ -21,7 +21,7 @@ from msgspec import Raw
 from redis.commands.core import AsyncScript
 from redis.exceptions import ResponseError
 
-from dalsegno.adapters.redis.connection import Command, RedisConnection
+from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.dead_letters import RedisDeadLetters
 from dalsegno.adapters.redis.errors import (
     BROKEN,
@@ -30,6 +30,7 @@ from dalsegno.adapters.redis.errors import (
     expect_not_cancelled,
     is_missing_group,
 )
+from dalsegno.adapters.redis.own_connection import Command
 from dalsegno.adapters.redis.presence import WorkersOfOthers
 from dalsegno.ports.messages import DeadMessage
 from dalsegno.ports.stack import Measured

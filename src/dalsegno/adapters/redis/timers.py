@@ -25,9 +25,10 @@ from typing import Any
 from redis.commands.core import AsyncScript
 from redis.exceptions import ResponseError
 
-from dalsegno.adapters.redis.connection import Command, RedisConnection
+from dalsegno.adapters.redis.connection import RedisConnection
 from dalsegno.adapters.redis.dead_letters import RedisDeadLetters
 from dalsegno.adapters.redis.errors import BROKEN, described, end_tasks, expect_not_cancelled
+from dalsegno.adapters.redis.own_connection import Command
 from dalsegno.errors import StoreLost, Unavailable
 from dalsegno.ports.messages import DeadMessage, ForeignMessage, Intake, Taken
 from dalsegno.ports.stack import Backlog, Measured
