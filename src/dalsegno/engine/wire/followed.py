@@ -36,6 +36,8 @@ class Followed:
     """Time until which no other process publishes this execution, so that its commits are published without a round."""
     changed_at: float = 0.0
     """When the last commit was published that way."""
+    round_at: float = 0.0
+    """When the last round with messages of it ended."""
     on_their_way: deque[Sent] = field(default_factory=deque)
 
     def goes_on_with(self, events: Sequence[Event]) -> bool:

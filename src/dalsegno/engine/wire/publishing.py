@@ -61,6 +61,10 @@ CLAIM_SECONDS = 10.0
 """Time after which another process may publish an execution that this one has claimed."""
 GATHER = 0.03
 """Seconds for which changes gather after a round. One that comes while nothing was published leaves at once."""
+SPACED, LONGEST_SPACE = 2.0, 0.25
+"""Time between two rounds of an execution that has not ended: so many times what the last round took, and at most so
+many seconds. Under load a round then carries several steps of each execution.
+"""
 LOOK_EVERY = 0.25
 """Seconds between two looks at the executions that a process has kept: others may have changed them, too."""
 AT_ONCE = 200
@@ -129,6 +133,8 @@ class Publishing:
         self._in_round: frozenset[str] = frozenset()
         self._held: dict[str, float] = {}
         """Executions that another process publishes, and how long the last pause was."""
+        self._space = 0.0
+        """Seconds between two rounds of an execution."""
         self._wake = asyncio.Event()
         self._next_scan = self._next_look = 0.0
         self._cursor = ""
@@ -143,12 +149,17 @@ class Publishing:
         """Number of executions that this process has something to publish of."""
         return len(self._due)
 
-    def notice(self, execution: str) -> None:
-        """Note that the execution has new events. While the broker is away, the next look finds what is not noted."""
+    def notice(self, execution: str, *, has_ended: bool = True) -> None:
+        """Note that the execution has new events. While the broker is away, the next look finds what is not noted.
+
+        ``has_ended``: it may have; its messages need not wait for further ones.
+        """
         if execution in self._held:
             self._due.setdefault(execution, 0.0)
         elif len(self._due) < MOST_NOTED or execution in self._due:
-            self._due[execution] = 0.0
+            followed = self._followed.get(execution) if not has_ended else None
+            at = followed.round_at + self._space if followed is not None else 0.0
+            self._due[execution] = min(self._due.get(execution, inf), at)
         self._wake.set()
 
     def publisher_of(self, created: CreateExecution) -> tuple[str | None, float | None]:
@@ -173,7 +184,7 @@ class Publishing:
                 logger.exception("cannot make the statuses of execution %s", transition.execution)
                 self._forget(transition.execution)
         if has_news(transition, applied):
-            self.notice(transition.execution)
+            self.notice(transition.execution, has_ended=applied.ended is not None)
 
     def _keep_from_its_start(self, new: NewExecution) -> None:
         program = self.stored.definitions.known(new.definition)
@@ -353,6 +364,14 @@ class Publishing:
         ending = [parcel for parcel in made if parcel.is_confirmed and parcel.completion is not None]
         ended = await self._publish([parcel.completion for parcel in ending if parcel.completion is not None])
         await self._confirm(made, {parcel.execution for parcel in ending[:ended]}, since)
+        self._note_round(made, since)
+
+    def _note_round(self, parcels: Sequence[Parcel], since: float) -> None:
+        now = asyncio.get_running_loop().time()
+        self._space = min(SPACED * (now - since), LONGEST_SPACE)
+        for parcel in parcels:
+            if parcel.followed is not None:
+                parcel.followed.round_at = now
 
     async def _claim(self, executions: Sequence[str]) -> Claims:
         """Claim those that this process has not kept."""
