@@ -50,6 +50,8 @@ JUDGED_FROM = 300
 STARTS_WITHIN = 60.0
 """Seconds for the server."""
 LONGEST_SEARCH = 60.0
+STEADY_WITHIN = (0.9, 1.1)
+"""Changes of the store's own speed that are not printed."""
 READ = 2000
 """Executions of which the histories are checked at the end."""
 LONGEST_KEPT = 60.0
@@ -67,6 +69,8 @@ class Soak:
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         self.samples: list[Sample] = []
         self._told: list[dict[str, Any]] = []
+        self._speed = 0.0
+        """Steps per second of the bare loop at the last look; 0 if there is none."""
         self._monitored = ""
         """URL of the server, where there is one."""
 
@@ -83,7 +87,8 @@ class Soak:
             stack.push_async_callback(connection.close)
             generator = await self._generate(stack)
             head = await self._line(generator)
-            found = "" if head["peak"] is None else f"peak {head['peak']:.0f} executions/s, now "
+            self._speed = head["speed"] or 0.0
+            found = "" if head["peak"] is None else f"{_peak_shown(head)}, now "
             print(f"{found}{head['rate']:.0f} executions/s for {self.chosen.seconds} s", flush=True)
             end = await self._watch(generator, connection)
             died = [name for name, each in self.processes.items() if each.returncode]
@@ -149,6 +154,9 @@ class Soak:
         """A sample every few seconds until the generator has said its last."""
         began = last = time.monotonic()
         while "started" not in (told := await self._line(generator)):
+            if "speed" in told:
+                self._note_pace(told)
+                continue
             self._told.append(told)
             now = time.monotonic()
             if now - last >= EVERY:
@@ -156,6 +164,16 @@ class Soak:
                 self._show(self.samples[-1])
                 last = now
         return told
+
+    def _note_pace(self, told: dict[str, Any]) -> None:
+        change = told["speed"] / self._speed if self._speed else 1.0
+        self._speed = told["speed"]
+        if not STEADY_WITHIN[0] < change < STEADY_WITHIN[1]:
+            print(
+                f"the store alone makes {told['speed']:,.0f} steps/s now, {change:.2f} of before: "
+                f"{told['rate']:.0f} executions/s from here on",
+                flush=True,
+            )
 
     async def _sample(self, connection: Any, at: float, seconds: float) -> Sample:
         told, self._told = self._told, []
@@ -173,6 +191,7 @@ class Soak:
             os.getloadavg()[0],
             [latency for each in told for latency in each["latencies"]],
             await self.brokers.depths(),
+            self._speed,
         )
 
     def _show(self, sample: Sample) -> None:
@@ -182,6 +201,11 @@ class Soak:
                 f"{sample.at:6.0f} s  {sample.ended / sample.seconds:6.1f} executions/s  {workers}",
                 flush=True,
             )
+
+
+def _peak_shown(head: dict[str, Any]) -> str:
+    rounds = ", ".join(f"{rate:.0f}" for rate in head["rounds"])
+    return f"peak {head['peak']:.0f} executions/s (rounds: {rounds}; the store alone {head['speed']:,.0f} steps/s)"
 
 
 def _wait_for(server: str) -> None:

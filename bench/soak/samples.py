@@ -44,6 +44,8 @@ class Sample:
     latencies: list[float] = field(default_factory=list)
     depths: dict[str, float] = field(default_factory=dict)
     """What waits in each queue and stream of the brokers."""
+    speed: float = 0.0
+    """Steps per second that the bare loop made on the store at the last look; 0 if nobody looked."""
 
     def size(self, tables: Sequence[str]) -> float:
         return sum(self.tables[name]["mb"] for name in tables if name in self.tables)
@@ -96,6 +98,7 @@ def summary(samples: Sequence[Sample], peak: float | None, rate: float) -> dict[
         "p99_ms": [latency(each, 0.99) for each in (before, after)],
         "rss_mb": {name: [middle(each, rss_of(name)) for each in (before, after)] for name in names},
         "rss_growth_mb": {name: growth(judged, rss_of(name)) for name in names},
+        "store_steps_per_s": [middle(each, lambda sample: sample.speed) for each in (before, after)],
         "machine_load": [middle(each, lambda sample: sample.load) for each in (before, after)],
         "hot_mb": [largest(each, lambda sample: sample.size(HOT)) for each in (before, after)],
         "hot_dead_rows": [largest(each, lambda sample: sample.dead(HOT)) for each in (before, after)],

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import asyncpg
 import pytest
 
+from bench.postgres.bare import measure
 from bench.soak.master import Master
+from bench.soak.pace import SCHEMA, Peak, find_peak
 from bench.soak.plot import draw, scale
 from bench.soak.samples import Sample, summary, thirds
 from bench.soak.verdict import complaints, losses
@@ -104,6 +107,66 @@ def test_memory_that_settles_in_the_first_third_or_jumps_for_a_moment_is_no_leak
     jumps = [80.0] * 80 + [120.0] + [80.0] * 9
     for mb in (settles, jumps):
         assert list(complaints(found_in(with_memory(mb)))) == []
+
+
+def slow_in_the_end(**changes: Any) -> list[Sample]:
+    return [
+        sample(number, **({"speed": 15_000.0, **changes} if number > 60 else {"speed": 30_000.0}))
+        for number in range(1, 91)
+    ]
+
+
+def test_latency_is_judged_by_what_the_store_alone_could_do() -> None:
+    twice = [20.0] * 98 + [75.0] * 2
+    assert list(complaints(found_in(slow_in_the_end(latencies=twice)))) == []
+    [told] = complaints(found_in(slow_in_the_end(latencies=[20.0] * 98 + [110.0] * 2)))
+    assert "p99 of start to end grew from 40 to 110 ms" in told
+    [told] = complaints(found_in(slow_in_the_end(latencies=twice, speed=30_000.0)))
+    assert "p99 of start to end grew from 40 to 75 ms" in told
+
+
+def test_a_peak_that_falls_faster_than_the_store_alone_is_told() -> None:
+    found = found_in([sample(number) for number in range(1, 91)])
+    half_a_machine = [[200.0, 30_000.0, 0.00667], [95.0, 15_000.0, 0.00633]]
+    half_a_system = [[200.0, 30_000.0, 0.00667], [95.0, 29_000.0, 0.00328]]
+    assert list(complaints(found | {"peaks": half_a_machine})) == []
+    assert list(complaints(found | {"peaks": half_a_system})) == [
+        "the peak fell from 200 to 95 executions/s, while the store alone made 30,000 and 29,000 steps/s"
+    ]
+
+
+def test_half_the_peak_is_asked_and_less_where_the_store_alone_is_slower() -> None:
+    peak = Peak([150.0, 200.0, 210.0], [20_000.0, 30_000.0, 30_000.0])
+    assert peak.rate == 200
+    assert peak.asked(peak.speed) == 100
+    assert peak.asked(15_000) == pytest.approx(52.5)
+    assert peak.asked(60_000) == 100
+
+
+async def test_each_round_for_the_peak_has_its_own_look_at_the_store() -> None:
+    looks: list[str] = []
+
+    async def crowd() -> float:
+        looks.append("crowd")
+        return 100.0 * len(looks)
+
+    async def speed() -> float:
+        looks.append("speed")
+        return 1000.0
+
+    peak = await find_peak(3, crowd, speed)
+    assert looks == ["speed", "crowd"] * 3
+    assert (peak.rates, peak.rate) == ([200, 400, 600], 400)
+
+
+async def test_bare_loop_begins_empty_each_time(postgres_url: str) -> None:
+    first, second = [await measure(postgres_url, 5, 2, SCHEMA) for _ in range(2)]
+    assert min(first, second) > 0
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        assert await connection.fetchval(f"SELECT count(*) FROM {SCHEMA}.bare_event") == 10
+    finally:
+        await connection.close()
 
 
 def test_losses_and_deadlocks_are_told() -> None:

@@ -183,8 +183,7 @@ def judge(work: Application, machine: MachineRow) -> None:
     """
     if work.execution.ended_at is not None:
         return
-    if work.resumed is not None or work.spawned_resume is not None:
-        _renew(work, machine)
+    _renew(work, machine)
     if not machine.resuming and (work.wake or _is_due(machine)):
         work.spawn(_resume_token(machine))
         machine.resuming = True
@@ -196,6 +195,8 @@ def _renew(work: Application, machine: MachineRow) -> None:
 
     Otherwise it could never be resumed again, because its token's id is taken.
     """
+    if work.resumed is None and work.spawned_resume is None:
+        return
     current = resume_token_id(machine.execution, machine.version)
     if work.resumed == current:
         machine.version += 1

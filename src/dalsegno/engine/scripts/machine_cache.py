@@ -61,8 +61,7 @@ class MachineCache:
         return cached
 
     def keep(self, execution: str, cached: CachedMachine) -> None:
-        if execution in self._kept:
-            self.take(execution)
+        self.take(execution)
         if cached.weight > LARGEST:
             return
         self._kept[execution] = cached

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
-
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.errors import ScriptThrow, wrong_argument
 from dalsegno.lang.runtime.promises import Promise
@@ -31,7 +29,8 @@ class Method:
     most: int = 0
 
 
-class Arguments(Struct, frozen=True, gc=False):
+@dataclass(frozen=True, slots=True)
+class Arguments:
     """The arguments of one call of the function ``name``; missing ones are null."""
 
     name: str

@@ -142,9 +142,7 @@ class Machine(Runner):
 
     def take_raised(self) -> frozenset[int]:
         """Return the numbers of the promises in awaits that have thrown since the last call."""
-        raised = frozenset(self.raised)
-        if raised:
-            self.raised = set()
+        raised, self.raised = frozenset(self.raised), set()
         return raised
 
     raises_again = False
