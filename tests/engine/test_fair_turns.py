@@ -10,7 +10,7 @@ import pytest
 
 from dalsegno.adapters import excluding_claims
 from dalsegno.adapters.excluding_claims import ExcludingClaims
-from dalsegno.engine.batches import BYTES_PER_WEIGHT, SMALL_BATCH, Entry, Gathering, weight_of
+from dalsegno.engine.batches import BYTES_PER_WEIGHT, SMALL_BATCH, Entry, Gathering, bytes_of, weight_of
 from dalsegno.engine.worker.slot_shares import CROWDING_SECONDS, HeldSlot, SlotShares
 from dalsegno.engine.worker.tokens import MAX_HOPS, Continuation
 from dalsegno.model.effect import (
@@ -87,7 +87,7 @@ OUTPUT = b"x" * 1024 * 1024
 
 def add(gathering: Gathering, execution: str, effects: tuple[Any, ...]) -> None:
     transition, future = Transition(execution, effects), asyncio.get_running_loop().create_future()
-    gathering.add((transition, future, True, None, execution, weight_of(transition)))
+    gathering.add((transition, future, True, None, execution, weight_of(effects, bytes_of(effects))))
 
 
 def batches_of(gathering: Gathering) -> list[list[str]]:
@@ -212,7 +212,7 @@ FINISH = FinishExecution("COMPLETED", event("ExecutionCompleted"), OUTPUT, OUTPU
     ids=lambda each: type(each).__name__,
 )
 def test_the_bytes_of_every_kind_of_effect_count(effect: Any, megabytes: int) -> None:
-    assert weight_of(Transition("e", (effect,))) == 1 + megabytes * 64
+    assert weight_of((effect,), bytes_of((effect,))) == 1 + megabytes * 64
 
 
 async def test_transitions_of_one_execution_keep_their_order_whatever_they_count_for() -> None:

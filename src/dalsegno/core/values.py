@@ -76,13 +76,14 @@ def storable_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def encode_small(value: Any, what: str) -> bytes | None:
     """Encode a value that needs no measuring; None for any other."""
+    if value is None:
+        return b"null"
     kind = type(value)
-    if kind is not dict or len(value) > 16 or not _SCALARS.issuperset(map(type, value.values())):
-        if value is None:
-            return b"null"
+    is_flat = kind is dict and len(value) <= 16 and _SCALARS.issuperset(map(type, value.values()))
+    if not is_flat and kind not in _SCALARS:
         if kind is Raw:
             return bytes(value)
-        if kind not in _SCALARS and not is_small(value):
+        if not is_small(value):
             return None
     try:
         raw = _encode(value)

@@ -48,13 +48,8 @@ that is read by position.
 """
 
 
-def weight_of(transition: Transition, size: int | None = None) -> int:
-    """Return the weight of a transition: one, and more for many effects and for many bytes. ``size``: the bytes of
-    its effects, if they are known.
-    """
-    effects = transition.effects
-    if size is None:
-        size = bytes_of(effects)
+def weight_of(effects: Sequence[Effect], size: int) -> int:
+    """Return the weight of a transition: one, and more for many effects and for many bytes in them."""
     return 1 + (len(effects) >> EFFECTS_PER_WEIGHT) + (size >> BYTES_PER_WEIGHT)
 
 
@@ -64,13 +59,29 @@ def bytes_of(effects: Sequence[Effect]) -> int:
     for effect in effects:
         if type(effect) is SpawnToken:  # nearly every effect of nearly every step
             size += len(effect.token.data)
+        elif type(effect) is SaveMachine:  # every turn of a script
+            size += len(effect.snapshot)
         elif (data_of := _DATA.get(type(effect))) is not None:
             size += len(data_of(effect) or b"")
-        elif (several_of := _SEVERAL.get(type(effect))) is not None:
-            size += sum(map(len, filter(None, several_of(effect))))
-            if type(effect) is EndIfLast and effect.finish is not None:
-                size += sum(map(len, filter(None, _ENDING(effect.finish))))
+        elif type(effect) is EndIfLast:
+            size += _bytes_at_end(effect)
+        elif type(effect) is FinishExecution:
+            size += _bytes_of_ending(effect)
     return size
+
+
+def _bytes_at_end(effect: EndIfLast) -> int:
+    """Return the bytes of what a branch leaves at its end, or ends."""
+    size = len(effect.finisher.data)
+    if effect.left is not None:
+        size += len(effect.left)
+    if effect.slot_data is not None:
+        size += len(effect.slot_data)
+    return size if effect.finish is None else size + _bytes_of_ending(effect.finish)
+
+
+def _bytes_of_ending(effect: FinishExecution) -> int:
+    return len(effect.output or b"") + len(effect.context or b"") + len(effect.error or b"")
 
 
 _DATA: dict[type[Effect], Callable[[Any], bytes | None]] = {
@@ -81,19 +92,11 @@ _DATA: dict[type[Effect], Callable[[Any], bytes | None]] = {
     LeaveContext: attrgetter("data"),
     PostSignal: attrgetter("data"),
     ResolveSlot: attrgetter("data"),
-    SaveMachine: attrgetter("snapshot"),
     SettlePromise: attrgetter("completion.data"),
     StoreOutput: attrgetter("data"),
     WriteOutbox: attrgetter("data"),
 }
 """The data of effects with one value."""
-
-_ENDING: Callable[[Any], tuple[bytes | None, ...]] = attrgetter("output", "context", "error")
-_SEVERAL: dict[type[Effect], Callable[[Any], tuple[bytes | None, ...]]] = {
-    EndIfLast: attrgetter("left", "slot_data", "finisher.data"),
-    FinishExecution: _ENDING,
-}
-"""The data of effects with several values."""
 
 
 class Batch(list[Entry]):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from dalsegno.engine.batches import SMALL_BATCH, Batch, Entry, Gathering, Then, weight_of
+from dalsegno.engine.batches import SMALL_BATCH, Batch, Entry, Gathering, Then, bytes_of, weight_of
 from dalsegno.engine.tracing import Observer
 from dalsegno.errors import DalSegnoError, OperatorError, StoreLost, Unavailable
 from dalsegno.model.transition import Applied, Deferred, Outcome, ReadyToken, Stale, Transition, Unconfirmed
@@ -202,9 +202,9 @@ class Committer:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Outcome] = loop.create_future()
-        weight = weight_of(transition, size)
+        weight = weight_of(transition.effects, bytes_of(transition.effects) if size is None else size)
         may_go = self._gathering.add((transition, future, wait_for_store, then, workflow, weight))
-        if may_go and len(self._senders) < min(self._at_once, self._most_senders()):
+        if may_go and len(self._senders) < self._at_once and len(self._senders) < self._most_senders():
             self._senders.add(loop.create_task(self._send_batches()))
         elif self._at_once > 1:
             if self._gathering.may_overtake(workflow):
@@ -366,7 +366,8 @@ class Committer:
                 entry[3](outcome)
             if not entry[1].done():
                 entry[1].set_result(outcome)
-        self._gathering.put_back(deferred)
+        if deferred:
+            self._gathering.put_back(deferred)
         return ready
 
     async def _announce(self, ready: Sequence[ReadyToken]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from msgspec import Struct
+
 from dalsegno.errors import UsageError
 from dalsegno.lang import (
     MAX_NESTING,
@@ -74,8 +76,7 @@ class _Object:
 _Part: TypeAlias = _Text | _List | _Object
 
 
-@dataclass(frozen=True, slots=True)
-class _Rendering:
+class _Rendering(Struct, frozen=True):
     """The inputs of one rendering; walks the parts."""
 
     lookup: Lookup
@@ -116,12 +117,13 @@ class _Rendering:
 class Template:
     """A compiled parameter value."""
 
-    __slots__ = ("_part", "_texts", "constant", "roots", "value")
+    __slots__ = ("_part", "_texts", "constant", "needs_meter", "roots", "value")
 
     def __init__(self, value: Any, part: _Part | None, texts: tuple[_Text, ...]) -> None:
         self.value = value
         """The value as written, with ``$$`` already replaced by ``$``."""
         self.constant = part is None
+        self.needs_meter = any(text.expression.needs_meter for text in texts)
         self.roots: frozenset[str] = frozenset().union(*(text.expression.roots for text in texts))
         self._part = part
         self._texts = texts

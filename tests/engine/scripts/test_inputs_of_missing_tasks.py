@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import Raw
 
-from dalsegno.core.scripts.token_bodies import TaskBody
+from dalsegno.core.scripts.token_bodies import StoredInput, TaskBody
 from dalsegno.engine.scripts.failures import Failed
 from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.settings import EngineLimits
@@ -16,7 +15,7 @@ from dalsegno.engine.worker.capabilities import RunsInProgram
 from dalsegno.model.token import Lease
 from dalsegno.nodes.registry import builtin_registry
 
-INPUT = TaskBody(Raw(b"1"), promise=1)
+INPUT = TaskBody(promise=1, stored=StoredInput("e", "input", 100_000))
 
 
 class CountedInputs:

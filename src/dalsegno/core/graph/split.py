@@ -82,14 +82,20 @@ def _open_items(
 ) -> dict[str, Body]:
     """Add the effects that open these items; return the bodies of the tokens they start with."""
     bodies: dict[str, Body] = {}
-    for position, item in enumerate(items):
-        opened = _open_item(step_input, fan, body, fan.cursor + position, item, bodies)
-        effects += opened
+    barrier = _barrier_id(step_input, fan)
+    for index, item in enumerate(items, fan.cursor):
+        effects += _open_item(step_input, fan, body, barrier, index, item, bodies)
     return bodies
 
 
 def _open_item(
-    step_input: StepInput, fan: Fan, body: Body, index: int, item: Result, bodies: dict[str, Body]
+    step_input: StepInput,
+    fan: Fan,
+    body: Body,
+    barrier: str,
+    index: int,
+    item: Result,
+    bodies: dict[str, Body],
 ) -> list[Effect]:
     """Open one item: its scope, and what each edge from the split brings into it.
 
@@ -100,7 +106,7 @@ def _open_item(
     entry, stores = place(item.raw, owner, item.blob)
     loop = Loop(fan.split, index, fan.total, entry, fan.halts)
     inner = Body(_inner_context(body.context), ITEM_ENTRY, "", (*body.loops, loop))
-    effects: list[Effect] = [*stores, OpenScope(scope, _barrier_id(step_input, fan), index)]
+    effects: list[Effect] = [*stores, OpenScope(scope, barrier, index)]
     split = step_input.plan.nodes[fan.split]
     inside = _inside(step_input, fan, scope, index, inner)
     for edge in split.success_edges:

@@ -130,16 +130,16 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     # The machine of a script that ends is saved too, for the version check: an ending must not come from a
     # machine that has moved on.
     effects.append(_saved(turn))
-    kinds = {type(request) for request, _ in turn.requests}
     taken_over: list[Effect] = []
     if turn.status == "suspended":
         if turn.dropped:
             effects.append(DropTokens(turn.dropped))
         if turn.grace_ends is not None:
             effects.append(SpawnToken(grace_token(lease.execution, turn.grace_ends)))
-        taken_over = [*turn.carried, *_taken_up(lease.execution, turn, now)]
-        effects += taken_over
-    if Cancel in kinds:
+        if turn.carried or turn.taken_up:
+            taken_over = [*turn.carried, *_taken_up(lease.execution, turn, now)]
+            effects += taken_over
+    if Cancel in turn.kinds:
         effects += _cancelled_requests(lease, turn)
     if turn.status == "suspended":
         recorded = _recorded(turn, now, events)
@@ -151,7 +151,7 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     else:
         effects += ended(lease.execution, turn, now)
         recorded = tuple(events)
-    if StartWorkflow in kinds:
+    if StartWorkflow in turn.kinds:
         recorded = (*recorded, *_children(lease, turn, now))
     if turn.tags is not None:
         effects.insert(0, turn.tags)  # before an ending
@@ -189,7 +189,8 @@ def _recorded(turn: Turn, now: float, events: Sequence[NewEvent]) -> tuple[NewEv
         place = b'{"line":%d%b}' % (turn.line, _limits(turn))
         return (*events, NewEvent("Suspended", turn.awaited, "", now, place))
     first = events[0]
-    then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), _limits(turn))
+    limits = _limits(turn) if turn.limits else b""
+    then = b'"then":{"line":%d,"awaits":%b%b}' % (turn.line, encode_body(turn.awaited), limits)
     data = b"{%b}" % then if first.data is None else b"%b,%b}" % (first.data[:-1], then)
     return (msgspec.structs.replace(first, data=data), *events[1:])
 

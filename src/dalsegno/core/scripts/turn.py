@@ -40,6 +40,8 @@ class Turn(Struct, gc=False):
     read: int
     requests: Sequence[tuple[Request, bytes]] = ()
     """The machine's requests, with their encoded inputs if they have any."""
+    kinds: frozenset[type[Request]] = frozenset()
+    """The types of the machine's requests."""
     snapshot: bytes = b""
     reachable: Ranges = ()
     wake: Wake = Wake()
@@ -137,10 +139,10 @@ def wake_of(awaiting: Awaitable, known: Mapping[str, Outcome], signals: tuple[st
 
     Nested groups are evaluated after every completion in them; flat ones are counted.
     """
-    due = _first_due(awaiting, known)
     if awaiting.id:
         number = promise_number(awaiting.id)
-        return Wake(1, signals=signals, due=due, awaited=((number, number + 1),))
+        return Wake(1, signals=signals, due=awaiting.due, awaited=((number, number + 1),))
+    due = _first_due(awaiting, known)
     unresolved = {leaf.id for leaf in leaves_of(awaiting) if leaf.id not in known}
     awaited = ranges({promise_number(name) for name in unresolved})
     nested = any(item.kind not in LEAVES for item in awaiting.items)
@@ -151,8 +153,6 @@ def wake_of(awaiting: Awaitable, known: Mapping[str, Outcome], signals: tuple[st
 
 
 def _first_due(awaiting: Awaitable, known: Mapping[str, Outcome]) -> float | None:
-    if awaiting.id:
-        return awaiting.due
     dues = [leaf.due for leaf in leaves_of(awaiting) if leaf.due is not None and leaf.id not in known]
     return min(dues, default=None)
 

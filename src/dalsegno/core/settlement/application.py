@@ -49,9 +49,11 @@ class Application(Struct, eq=False):
     def record(self, event: NewEvent, arrived: int | None = None, expected: int | None = None) -> None:
         execution = self.execution
         execution.seq = seq = execution.seq + 1
-        if not self.earliest <= event.at <= self.latest:
-            event = replace(event, at=max(min(event.at, self.latest), self.earliest))
-        self.earliest = event.at
+        at = event.at
+        if at < self.earliest or at > self.latest:
+            at = max(min(at, self.latest), self.earliest)
+            event = replace(event, at=at)
+        self.earliest = at
         self.rows.add_event(execution.id, seq, event, arrived, expected)
         self.events.append((event, seq, arrived, expected))
 

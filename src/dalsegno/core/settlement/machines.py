@@ -183,7 +183,8 @@ def judge(work: Application, machine: MachineRow) -> None:
     """
     if work.execution.ended_at is not None:
         return
-    _renew(work, machine)
+    if work.resumed is not None or work.spawned_resume is not None:
+        _renew(work, machine)
     if not machine.resuming and (work.wake or _is_due(machine)):
         work.spawn(_resume_token(machine))
         machine.resuming = True
@@ -195,8 +196,6 @@ def _renew(work: Application, machine: MachineRow) -> None:
 
     Otherwise it could never be resumed again, because its token's id is taken.
     """
-    if work.resumed is None and work.spawned_resume is None:
-        return
     current = resume_token_id(machine.execution, machine.version)
     if work.resumed == current:
         machine.version += 1

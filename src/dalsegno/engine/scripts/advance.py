@@ -107,7 +107,7 @@ def follow(machine: RunningMachine, job: Job, budget: int | None) -> bool:
             return False
         if job.signals:
             _give_signals(machine, job)
-        timers = _expire_timers(awaiting, job)
+        timers = {} if awaiting.kind in TIMELESS else _expire_timers(awaiting, job)
         if decided(awaiting, job.known) is None:
             return False
         job.stops += 1
@@ -129,8 +129,10 @@ def _outcomes(
     promise to the next receives all outcomes at intervals, so that it need not stop at each. Signals are still
     assigned, and timers ordered, at every stop.
     """
-    known = _in_time_order(job.known, timers) if len(timers) > 1 else job.known
-    job.is_unordered = job.is_unordered or known is not job.known
+    known = job.known
+    if len(timers) > 1:
+        known = _in_time_order(known, timers)
+        job.is_unordered = job.is_unordered or known is not job.known
     if job.stops > 1 and not job.signals and not job.is_unordered:
         job.saved += SAVED_PER_STOP
         if job.saved >= len(job.known):
@@ -177,8 +179,6 @@ def _expire_timers(awaiting: Awaitable, job: Job) -> dict[str, tuple[float, int]
     """Settle the timers whose time has passed, whether or not their tokens still exist. Return all of them, earliest
     first, with their sort keys.
     """
-    if awaiting.kind in TIMELESS:
-        return {}
     leaves = [leaf for leaf in ((awaiting,) if awaiting.id else leaves_of(awaiting)) if leaf.due is not None]
     job.now = max(
         [job.now, *(leaf.due for leaf in leaves if leaf.due is not None and _is_over(leaf, job.known))]

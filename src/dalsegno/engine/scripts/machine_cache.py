@@ -61,7 +61,8 @@ class MachineCache:
         return cached
 
     def keep(self, execution: str, cached: CachedMachine) -> None:
-        self.take(execution)
+        if execution in self._kept:
+            self.take(execution)
         if cached.weight > LARGEST:
             return
         self._kept[execution] = cached

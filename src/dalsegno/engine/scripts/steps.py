@@ -437,7 +437,9 @@ class ScriptSteps:
             is_kept = False  # a fused turn would not find them
         if is_kept and turn.status == "suspended" and job.awaiting is not None:
             cached = _cached(job, turn, machine, job.awaiting)
-        return ScriptStep(transition, cached=cached, freed=_freed(job, turn) if job.sizes else 0)
+        return ScriptStep(
+            transition, cached=cached, freed=_freed(job, turn) if sum(job.sizes.values()) > SMALL else 0
+        )
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
@@ -568,7 +570,8 @@ class ScriptSteps:
             return ScriptStep(plain())
         if program.native:
             is_light.set(False)
-        if blob_of(completion) is None:
+        size = size_of(completion)
+        if size <= LARGEST or blob_of(completion) is None:
             outcome = outcome_of(completion)
         elif is_light.get():
             return ScriptStep(plain())  # the script continues in a step of its own
@@ -581,7 +584,7 @@ class ScriptSteps:
             cached.read,
             self.ledger.now(),
             {**cached.known, name: outcome},
-            sizes={**cached.sizes, name: size_of(completion)},
+            sizes={**cached.sizes, name: size},
             cancel=cached.cancel,
             interrupted=bool(cached.cancel),
             settled=completion,

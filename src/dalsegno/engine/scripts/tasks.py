@@ -69,8 +69,11 @@ class TaskRunner:
         if is_pure:
             refuse_if_light(input_size(body))
         payload = None
-        if self.needs_input and self._runs_here(lease.node):
-            payload = await self.inputs.value(lease.execution, body)
+        if self.needs_input:
+            if body.stored is None:
+                payload = decode_value(body.input)
+            elif self._runs_here(lease.node):
+                payload = await self.inputs.value(lease.execution, body)
         ctx = RunContext.of_task(
             lease,
             body.promise,
@@ -107,7 +110,7 @@ class TaskRunner:
             return self._failed(ctx, options, storable_failure(error, lease.node, ctx.secrets), error)
 
     def _runs_here(self, name: str) -> bool:
-        """Return False for a task or node that this process leaves to others, or fails: its input is not needed."""
+        """Return False for a task or node that this process leaves to others, or fails: its input is not read."""
         if name.startswith(NODE_PREFIX):
             return self.types.find(name[len(NODE_PREFIX) :]) is not None
         tasks = self.services.get("tasks")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from time import monotonic
 from typing import Any, TypeVar
@@ -94,10 +95,8 @@ class Turns:
             if is_final:
                 self._flush_logs(job, machine)
             turn, blobs = self._turn(job, machine)
-            for request, _ in turn.requests:
-                if type(request) is SetTags:
-                    await self._set_tags(job, turn)
-                    break
+            if SetTags in turn.kinds:
+                await self._set_tags(job, turn)
             if not is_final:
                 # The turn is not given up from here on, so nothing is logged twice.
                 self._flush_logs(job, machine)
@@ -167,6 +166,7 @@ class Turns:
             job.version,
             job.read,
             requests,
+            frozenset(map(type, effects)),
             input_bytes=input_bytes,
             line=machine.line,
             settled=job.settled,
@@ -241,7 +241,8 @@ class Turns:
         match effect:
             case StartTask(name=name, options=options):
                 _check_name(name)
-                _check_options(task_options, options, f"task '{name}'")
+                if options:
+                    _check_options(task_options, options, f"task '{name}'")
                 if asked := self._options_of(name):
                     if asked.get("concurrency") is not None and is_gathered(options):
                         raise InvalidInput(f"the task '{name}' {OTHER_LIMIT}")
@@ -249,7 +250,8 @@ class Turns:
                 return effect, self._input(name, effect.inputs)
             case StartWorkflow(name=name, options=options):
                 _check_name(name)
-                _check_options(child_options, options, f"workflow '{name}'")
+                if options:
+                    _check_options(child_options, options, f"workflow '{name}'")
                 return effect, self._input(name, effect.inputs)
             case AwaitSignal(name=name):
                 _check_name(name)
@@ -290,8 +292,11 @@ async def _advance_in(
     return held[0]
 
 
+@lru_cache(maxsize=1024)
 def _check_name(name: str) -> None:
-    """Check the name of a task, a workflow or a signal: it becomes part of keys in every store."""
+    """Check the name of a task, a workflow or a signal: it becomes part of keys in every store. Most names are called
+    again and again, so those that passed are remembered.
+    """
     if len(name) > LONGEST_NAME:
         raise InvalidInput(f"a name has at most {LONGEST_NAME} characters: '{name[:40]}…'")
     if not name.isascii() and not is_unicode(name):

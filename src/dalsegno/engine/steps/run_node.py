@@ -272,8 +272,13 @@ class Runner:
             node_type = self.types.get(node.type)
             lookup: Lookup = load_nothing
             outputs = NO_OUTPUTS
-            if node.parameters.roots or node_type.needs:
+            if node_type.needs:
                 lookup, outputs = await self._outputs_for(program, step_input, node_type, payload)
+            elif node.parameters.roots:
+                roots = node.parameters.roots
+                lookup = await self.loader.lookup(
+                    step_input.lease.execution, step_input.body, roots, program.meta
+                )
             context = RunContext(
                 step_input.lease,
                 lookup,
@@ -290,10 +295,7 @@ class Runner:
             )
             parameters = program.parsed.get(node)
             if parameters is None:
-                rendered = None
-                if not (node_type.pure or node.parameters.template.constant):
-                    rendered = await self._rendered_here(step_input, context)
-                parameters = self._parameters(program, step_input, node_type, context, rendered)
+                parameters = await self._parameters(program, step_input, node_type, context)
             if not node_type.pure:
                 # Effects happen once, and application code is not bound by the limits of light steps.
                 is_light.set(False)
@@ -325,8 +327,8 @@ class Runner:
     def has_effects(self, node: Node) -> bool:
         return self.types.find(node.type) is not None and not self.types.get(node.type).pure
 
-    async def _rendered_here(self, step_input: StepInput, context: RunContext) -> Mapping[str, Any]:
-        """Return the parameters of a node with effects: rendered now, unless a subprocess has."""
+    async def _with_effects(self, step_input: StepInput, context: RunContext) -> Mapping[str, Any]:
+        """Return the rendered parameters of a node with effects: rendered now, unless a subprocess has."""
         if self.rendered and (known := self.rendered.get(step_input.lease.token)) is not None:
             return known
         template = step_input.node.parameters.template
@@ -341,31 +343,27 @@ class Runner:
         needs them.
         """
         node = step_input.node
-        roots = node.parameters.roots
         predecessors: tuple[str, ...] = ()
-        if node_type.needs:
-            # A payload passed by the caller may not be stored yet, and need not be loaded.
-            handed = ("$payload",) if payload is not None else ()
-            if "$predecessors" in node_type.needs:
-                predecessors = tuple(edge.src for edge in node.in_edges)
-            roots = roots.union(node_type.needs.difference(handed), predecessors)
+        # A payload passed by the caller may not be stored yet, and need not be loaded.
+        handed = ("$payload",) if payload is not None else ()
+        if "$predecessors" in node_type.needs:
+            predecessors = tuple(edge.src for edge in node.in_edges)
+        roots = node.parameters.roots.union(node_type.needs.difference(handed), predecessors)
         lookup = await self.loader.lookup(step_input.lease.execution, step_input.body, roots, program.meta)
         return lookup, _outputs(predecessors, lookup) if predecessors else NO_OUTPUTS
 
-    def _parameters(
-        self,
-        program: Program,
-        step_input: StepInput,
-        node_type: NodeType,
-        context: RunContext,
-        rendered: Mapping[str, Any] | None,
+    async def _parameters(
+        self, program: Program, step_input: StepInput, node_type: NodeType, context: RunContext
     ) -> Any:
         node = step_input.node
         template = node.parameters.template
         if template.constant:
             rendered = template.value
-        elif rendered is None:
-            rendered = template.render(context.lookup, now=context.now, meter=context.meter)
+        elif not node_type.pure and (self.rendered or template.needs_meter):
+            rendered = await self._with_effects(step_input, context)
+        else:
+            meter = context.meter if template.needs_meter else None
+            rendered = template.render(context.lookup, now=context.now, meter=meter)
         if self.only_renders and not node_type.pure:
             raise OnlyRendered(rendered)
         raw = node.parameters.raw

@@ -24,11 +24,19 @@ current_lease: ContextVar[Lease | None] = ContextVar("current_lease", default=No
 """The first lease of the current asyncio task; all leases it runs belong to one execution."""
 
 
+class WorkflowSlots(Struct, eq=False, gc=False):
+    """The slots that a workflow holds, and how many of them have a step that may take long."""
+
+    workflow: str
+    held: int = 0
+    long: int = 0
+
+
 class HeldSlot(Struct, eq=False, gc=False):
-    """A slot in use, the workflow it counts for, and whether a step in it may take long."""
+    """A slot in use, those of the workflow it counts for, and whether a step in it may take long."""
 
     lease: Lease
-    workflow: str
+    of: WorkflowSlots
     is_long: bool = False
 
 
@@ -46,9 +54,8 @@ class SlotShares:
         self._definitions = definitions
         self.names: dict[str, str] = {}
         """Names of workflows by definition hash."""
-        self._held: dict[str, int] = {}
-        self._long: dict[str, int] = {}
-        """Slots with a step that may take long."""
+        self._held: dict[str, WorkflowSlots] = {}
+        """By workflow; only those that hold a slot."""
         self._unknown: dict[HeldSlot, None] = {}
         self._crowding: dict[str, float] = {}
         """Time until which each workflow counts as crowding."""
@@ -58,37 +65,46 @@ class SlotShares:
         if not self.is_bounded:
             return None
         workflow = self.names.get(lease.definition) or self.workflow_of(lease)
-        slot = HeldSlot(lease, workflow)
-        if workflow == UNKNOWN:
+        of = self._held.get(workflow) or self._slots_of(workflow)
+        of.held += 1
+        is_long = lease.kind in LONG_KINDS or may_run_long(lease.kind, lease.execution_kind)
+        if is_long:
+            of.long += 1
+        slot = HeldSlot(lease, of, is_long)
+        if not workflow:
             self._unknown[slot] = None
-        self._held[workflow] = self._held.get(workflow, 0) + 1
-        if lease.kind in LONG_KINDS or may_run_long(lease.kind, lease.execution_kind):
-            slot.is_long = True
-            self._long[workflow] = self._long.get(workflow, 0) + 1
         return slot
+
+    def _slots_of(self, workflow: str) -> WorkflowSlots:
+        known = self._held.get(workflow)
+        if known is None:
+            known = self._held[workflow] = WorkflowSlots(workflow)
+        return known
 
     def may_run_long(self, slot: HeldSlot | None) -> None:
         """Note that the step that runs in the slot now may take long."""
         if slot is not None and not slot.is_long:
             slot.is_long = True
-            self._long[slot.workflow] = self._long.get(slot.workflow, 0) + 1
+            slot.of.long += 1
 
     def free(self, slot: HeldSlot | None) -> None:
         """Free a slot."""
         if slot is None:
             return
-        workflow = slot.workflow
+        of = slot.of
         if self._unknown:
             self._unknown.pop(slot, None)
-        _count_down(self._held, workflow)
+        of.held -= 1
         if slot.is_long:
-            _count_down(self._long, workflow)
+            of.long -= 1
+        if not of.held:
+            del self._held[of.workflow]
 
     def full(self) -> list[str]:
         """Return the workflows that hold their share."""
         if self._unknown:
             self._name_unknown()
-        return [name for name, held in self._long.items() if held >= self.most]
+        return [name for name, slots in self._held.items() if slots.long >= self.most]
 
     def crowding(self, now: float) -> list[str]:
         """Return the workflows that hold more than an equal part while many slots are in use. Other workflows precede
@@ -96,25 +112,27 @@ class SlotShares:
         """
         if self._unknown:
             self._name_unknown()
-        if self.is_bounded and 2 * sum(self._held.values()) >= self._concurrency:
+        if self.is_bounded and 2 * sum([slots.held for slots in self._held.values()]) >= self._concurrency:
             equal = max(self.most // len(self._held), self._concurrency // FEW_DIVISOR, 1)
             until = now + CROWDING_SECONDS
-            self._crowding |= {name: until for name, held in self._held.items() if held >= equal}
+            self._crowding |= {name: until for name, slots in self._held.items() if slots.held >= equal}
         if self._crowding:
             self._crowding = {name: until for name, until in self._crowding.items() if until > now}
         return list(self._crowding)
 
     def holds_few(self, slot: HeldSlot | None) -> bool:
         """Return True if the workflow in the slot holds so few slots that it delays no other."""
-        return slot is not None and self._held[slot.workflow] * FEW_DIVISOR <= self._concurrency
+        return slot is not None and slot.of.held * FEW_DIVISOR <= self._concurrency
 
     def room(self, name: str) -> int:
         """Return the number of further leases that the workflow may have."""
-        return self.most - self._long.get(name, 0)
+        known = self._held.get(name)
+        return self.most - known.long if known is not None else self.most
 
     def room_for_any(self) -> int:
         """Return the number of leases that may be claimed without knowing their workflow, full workflows excluded."""
-        return self.most - max((held for held in self._long.values() if held < self.most), default=0)
+        long = [slots.long for slots in self._held.values()]
+        return self.most - max((count for count in long if count < self.most), default=0)
 
     def allows(self, lease: Lease) -> bool:
         if not self.is_bounded or not may_run_long(lease.kind, lease.execution_kind):
@@ -152,15 +170,7 @@ class SlotShares:
             if name != UNKNOWN:
                 is_long = slot.is_long
                 self.free(slot)
-                slot.workflow, slot.is_long = name, False
-                self._held[name] = self._held.get(name, 0) + 1
+                slot.of, slot.is_long = self._slots_of(name), False
+                slot.of.held += 1
                 if is_long:
                     self.may_run_long(slot)
-
-
-def _count_down(counts: dict[str, int], name: str) -> None:
-    left = counts[name] - 1
-    if left:
-        counts[name] = left
-    else:
-        del counts[name]

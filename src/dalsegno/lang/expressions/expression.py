@@ -108,6 +108,9 @@ class Expression(ABC):
 
     __slots__ = ("references", "roots", "source")
 
+    needs_meter = True
+    """False if the source alone bounds its work."""
+
     def __init__(self, source: str, references: tuple[Reference, ...]) -> None:
         self.source = source
         self.references = references
@@ -181,6 +184,8 @@ class PathExpression(Expression):
     """A plain reference, followed without the machine."""
 
     __slots__ = ("key", "lenient", "links", "parts", "start")
+
+    needs_meter = False
 
     def __init__(self, source: str, start: int, end: int, key: str, links: int, lenient: bool) -> None:
         super().__init__(source, (Reference(key, start),))

@@ -11,7 +11,7 @@ from dalsegno.lang.runtime.code import FunctionCode, Op
 from dalsegno.lang.runtime.effects import ErrorValue
 from dalsegno.lang.runtime.frames import Frame, Handler
 from dalsegno.lang.runtime.limits import BYTES_PER_ITEM, BYTES_PER_OBJECT, COPIED, SliceUsed
-from dalsegno.lang.runtime.operators import LOOSE, STRICT, Operator
+from dalsegno.lang.runtime.operators import LOOSE, ORDERINGS, STRICT, Operator
 from dalsegno.lang.values.kinds import (
     WORD,
     FunctionValue,
@@ -222,9 +222,29 @@ def _compare(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
             raise SliceUsed
 
 
+def _ordering(test: Callable[[Value, Value], bool]) -> Handler:
+    """Return the handler of an ordering: integers are compared at once."""
+
+    def apply(machine: Interpreter, frame: Frame, a: Operator, b: int) -> None:
+        stack = frame.stack
+        right = stack.pop()
+        left = stack[-1]
+        if type(left) is int and type(right) is int:
+            stack[-1] = test(left, right)
+            return
+        stack[-1] = a(machine.host, left, right)
+        if type(right) is not int:
+            meter = machine.host.meter
+            if meter.work_left <= meter.mark:
+                raise SliceUsed
+
+    return apply
+
+
 _ON_NUMBERS = dict.fromkeys(("-", "*", "/", "%", "**"), _binary)
-_COMPARISONS = dict.fromkeys(("==", "!=", "<", "<=", ">", ">="), _compare)
-_BY_NAME: dict[str, Handler] = {"+": _add, **_ON_NUMBERS, **_COMPARISONS}
+_EQUALITIES = dict.fromkeys(("==", "!="), _compare)
+_ORDERED = {name: _ordering(test) for name, test in ORDERINGS.items()}
+_BY_NAME: dict[str, Handler] = {"+": _add, **_ON_NUMBERS, **_EQUALITIES, **_ORDERED}
 BINARY_HANDLERS: tuple[Handler, ...] = tuple([_BY_NAME.get(name, _binary_work) for name in BINARY_NAMES]) * 2
 """The handler of BINARY by its operand: strict ones, then loose ones."""
 

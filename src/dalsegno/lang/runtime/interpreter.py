@@ -82,13 +82,14 @@ class Interpreter:
     def grant_fuel(self) -> int:
         """Return the number of instructions until the next check of the meter; raise if nothing is left."""
         meter = self.host.meter
-        meter.work_left -= self.granted
-        self.granted = self.fuel = 0
-        left = meter.work_left - meter.mark if meter.mark > 0 else meter.work_left
+        meter.work_left = left = meter.work_left - self.granted
+        if meter.mark > 0:
+            left -= meter.mark
         if left <= 0:
+            self.granted = self.fuel = 0
             self.exhausted()
-        granted = self.granted = min(left, FUEL)
-        return granted
+        self.granted = self.fuel = min(left, FUEL)
+        return self.fuel
 
     def exhausted(self) -> None:
         """Raise because the meter has nothing left for the next instruction."""

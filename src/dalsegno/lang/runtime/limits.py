@@ -109,6 +109,14 @@ class Meter:
         if self.work_left < 0:
             raise self.too_much_work()
 
+    def charge(self, steps: int, size: int, what: str) -> None:
+        """Charge work and a few bytes together."""
+        self.work_left -= steps
+        self.bytes_left -= size
+        if self.work_left < 0 or self.bytes_left < 0:
+            self.work(0)
+            self.keep(0, what)
+
     def allowance(self) -> int:
         """Return the work allowed before the next check of the meter; 0 if nothing is left."""
         return self.work_left - self.mark if self.mark > 0 else self.work_left

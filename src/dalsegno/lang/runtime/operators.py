@@ -127,7 +127,7 @@ def _not_equal(host: Host, left: Value, right: Value) -> bool:
     return not equal(host, left, right)
 
 
-_ORDERINGS: dict[str, Callable[[Value, Value], bool]] = {
+ORDERINGS: dict[str, Callable[[Value, Value], bool]] = {
     "<": lt,
     "<=": le,
     ">": gt,
@@ -136,7 +136,7 @@ _ORDERINGS: dict[str, Callable[[Value, Value], bool]] = {
 
 
 def _ordering(sign: str) -> Operator:
-    test = _ORDERINGS[sign]
+    test = ORDERINGS[sign]
 
     def apply(host: Host, left: Value, right: Value) -> bool:
         if type(left) is not int or type(right) is not int:
@@ -147,7 +147,7 @@ def _ordering(sign: str) -> Operator:
 
 
 def _loose_ordering(sign: str) -> Operator:
-    test = _ORDERINGS[sign]
+    test = ORDERINGS[sign]
 
     def apply(host: Host, left: Value, right: Value) -> bool:
         if left is None or right is None:
@@ -250,12 +250,12 @@ def _with_negations(tests: dict[str, Operator]) -> dict[str, Operator]:
 STRICT: dict[str, Operator] = {
     "+": add, "-": subtract, "*": multiply, "/": divide, "%": remainder, "**": power,
     "==": equal, "!=": _not_equal,
-    **{name: _ordering(name) for name in _ORDERINGS},
+    **{name: _ordering(name) for name in ORDERINGS},
     **_with_negations({"in": _swapped(contains), "contains": contains, **_TEXT_TESTS}),
 }  # fmt: skip
 
 LOOSE: dict[str, Operator] = STRICT | {
     "==": loose_equal, "!=": _loose_not_equal,
-    **{name: _loose_ordering(name) for name in _ORDERINGS},
+    **{name: _loose_ordering(name) for name in ORDERINGS},
     **_with_negations({"in": _swapped(loose_contains), "contains": loose_contains}),
 }  # fmt: skip

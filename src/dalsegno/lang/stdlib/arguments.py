@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from dalsegno.lang.durations import parse_duration
 from dalsegno.lang.errors import ScriptThrow, wrong_argument
 from dalsegno.lang.runtime.promises import Promise
@@ -29,8 +31,7 @@ class Method:
     most: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(Struct, frozen=True, gc=False):
     """The arguments of one call of the function ``name``; missing ones are null."""
 
     name: str

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
@@ -30,6 +30,7 @@ MAX_GROUP_DEPTH = 50
 
 _REQUEST = 4
 """The cost of a request, in units of work and in small values."""
+_REQUEST_BYTES = _REQUEST * BYTES_PER_OBJECT
 
 APPROVAL_FIELDS = ("message", "form", "approvers", "timeout", "signal")
 """The options of ``approval()``: the parameters of an approval node."""
@@ -42,15 +43,19 @@ Options: TypeAlias = dict[str, Value]
 
 def requests_of(host: Host) -> Requests:
     """Return the requests of the running script; expressions of graphs cannot name these functions."""
-    host.meter.work(_REQUEST)
-    host.meter.keep(_REQUEST * BYTES_PER_OBJECT, "a request")
-    return cast(Requests, host.requests)
+    host.meter.charge(_REQUEST, _REQUEST_BYTES, "a request")
+    return host.requests  # type: ignore[return-value]  # a call of `cast` for every request
 
 
 # tasks, nodes, children
 
 
-def _name(arguments: Arguments) -> str:
+def _name(function: str, given: Given) -> str:
+    """Return the name that is the first argument of a call of ``function``."""
+    name = given[0]
+    if type(name) is str and name:
+        return name
+    arguments = Arguments(function, given)
     name = arguments.text(0)
     if not name:
         raise arguments.wrong(0, "a name that is not empty")
@@ -58,12 +63,12 @@ def _name(arguments: Arguments) -> str:
 
 
 def _task(host: Host, given: Given, options: Options) -> Value:
-    name = _name(Arguments("Task.run", given))
+    name = _name("Task.run", given)
     return requests_of(host).task(name, plain(host, given[1], f"the input of task '{name}'"), options)
 
 
 def _node(host: Host, given: Given, options: Options) -> Value:
-    name = _name(Arguments("Node.run", given))
+    name = _name("Node.run", given)
     parameters = Arguments("Node.run", given).object(1)
     return requests_of(host).task(
         f"node:{name}", plain(host, parameters, f"the parameters of node '{name}'"), options
@@ -71,12 +76,12 @@ def _node(host: Host, given: Given, options: Options) -> Value:
 
 
 def _workflow(host: Host, given: Given, options: Options) -> Value:
-    name = _name(Arguments("Workflow.run", given))
+    name = _name("Workflow.run", given)
     return requests_of(host).workflow(name, plain(host, given[1], f"the input of workflow '{name}'"), options)
 
 
 def _start(host: Host, given: Given, options: Options) -> Value:
-    name = _name(Arguments("Workflow.start", given))
+    name = _name("Workflow.start", given)
     inputs = plain(host, given[1], f"the input of workflow '{name}'")
     return requests_of(host).detached_workflow(name, inputs, options)
 
@@ -157,7 +162,7 @@ def _until(host: Host, given: Given) -> Value:
 
 
 def _next_signal(host: Host, given: Given) -> Value:
-    return requests_of(host).signal(_name(Arguments("Signal.next", given)), None)
+    return requests_of(host).signal(_name("Signal.next", given), None)
 
 
 def _signal_when(name: str) -> Callable[[Host, Given], Value]:
@@ -169,7 +174,7 @@ def _signal_when(name: str) -> Callable[[Host, Given], Value]:
             raise wrong_argument(f"{name}() knows the option timeout, not '{unknown[0]}'")
         timeout = options.get("timeout")
         due = None if timeout is None else host.now + _seconds(host, name, timeout)
-        return requests_of(host).signal(_name(arguments), due)
+        return requests_of(host).signal(_name(name, given), due)
 
     return call
 

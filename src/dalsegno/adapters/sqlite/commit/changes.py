@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 import sqlite3
+from collections.abc import Iterable
 from typing import Any
 
 from dalsegno.adapters.rows import (
@@ -113,14 +114,19 @@ class BulkStatement:
         group = found.group(1)
         self.width = group.count("?")
         self._texts = [
-            (size, text[: found.start(1)] + ", ".join([group] * size) + text[found.end(1) :])
+            (size * self.width, text[: found.start(1)] + ", ".join([group] * size) + text[found.end(1) :])
             for size in SIZES
         ]
+        """Statements, each with the number of its parameters."""
 
     def run(self, connection: sqlite3.Connection, flat: list[Any]) -> None:
+        if not flat:  # most kinds of rows, in most transactions
+            return
+        if len(flat) == self.width:  # nearly all others on an idle system
+            connection.execute(self._texts[-1][1], flat)
+            return
         start, end = 0, len(flat)
-        for size, text in self._texts:
-            step = size * self.width
+        for step, text in self._texts:
             while end - start >= step:
                 connection.execute(text, flat[start : start + step])
                 start += step
@@ -236,13 +242,9 @@ class Changes:
         if self.machines or self.completions:
             self._write_machines(connection)
         if self.scopes:
-            SAVE_SCOPE.run(
-                connection, [value for key, row in self.scopes.items() for value in stored_scope(key, row)]
-            )
+            SAVE_SCOPE.run(connection, _flat(map(stored_scope, self.scopes, self.scopes.values())))
         if self.slots:
-            SAVE_SLOT.run(
-                connection, [value for key, slot in self.slots.items() for value in stored_slot(key, slot)]
-            )
+            SAVE_SLOT.run(connection, _flat(map(stored_slot, self.slots, self.slots.values())))
         _each(
             connection, "join.save_barrier", [stored_barrier(key, row) for key, row in self.barriers.items()]
         )
@@ -433,6 +435,10 @@ def _is_plain(flight: Flight, new: NewExecution) -> bool:
     """Return True for a start that needs few columns."""
     alone = new.parent is None and new.idempotency_key is None and new.notify is None
     return alone and flight.row.state == "RUNNING"
+
+
+def _flat(rows: Iterable[Parameters]) -> list[Any]:
+    return list(itertools.chain.from_iterable(rows))
 
 
 def _each(connection: sqlite3.Connection, statement: str, rows: list[Parameters]) -> None:

@@ -142,7 +142,9 @@ class Machine(Runner):
 
     def take_raised(self) -> frozenset[int]:
         """Return the numbers of the promises in awaits that have thrown since the last call."""
-        raised, self.raised = frozenset(self.raised), set()
+        raised = frozenset(self.raised)
+        if raised:
+            self.raised = set()
         return raised
 
     raises_again = False

@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dalsegno.errors import LimitExceeded
 from dalsegno.lang.flow.runtime.instructions import Iteration
@@ -187,24 +187,24 @@ class Entry(IntEnum):
     OBJECT = 5
 
 
-class Packer:
+class Packer(Struct, eq=False):
     """Packs the values of one machine. ``promises`` and ``signals`` are those it encountered."""
 
-    def __init__(self, put: Put | None, kept: Kept, most: int | None = None) -> None:
-        self.put = put
-        self.most = most
-        self.written = 0
-        """Characters of plain values encoded for this snapshot, counted before the encoding."""
-        self.before = kept
-        self.kept: Kept = {}
-        self.heap: list[Packed] = []
-        self.values: list[Packed] = []
-        self.references: dict[int, Packed] = {}
-        self.texts: set[int] = set()
-        self.open: list[tuple[int, Value]] = []
-        self.promises: set[int] = set()
-        self.signals: dict[int, Promise] = {}
-        self.tracebacks: dict[str, str] = {}
+    put: Put | None
+    before: Kept
+    """What the snapshot before this one has kept."""
+    most: int | None = None
+    written: int = 0
+    """Characters of plain values encoded for this snapshot, counted before the encoding."""
+    kept: Kept = {}
+    heap: list[Packed] = []
+    values: list[Packed] = []
+    references: dict[int, Packed] = {}
+    texts: set[int] = set()
+    open: list[tuple[int, Value]] = []
+    promises: set[int] = set()
+    signals: dict[int, Promise] = {}
+    tracebacks: dict[str, str] = {}
 
     def value(self, value: Value, stays: bool = False) -> Packed:
         """Pack a value.
