@@ -200,7 +200,7 @@ soak-client: $(DEV) servers  ## ten minutes of 5,000 calls at once of one client
 .PHONY: bench
 bench: $(DEV)  ## measure this machine: all workloads, or ARGS="chain --json"
 	@if [ -n "$(ARGS)" ]; then $(VENV)/bin/dalsegno bench $(ARGS); else
-	  for workload in chain script python fanout latency resume suspended split100k timers http listing streams; do $(VENV)/bin/dalsegno bench $$workload; done
+	  for workload in chain script python fanout latency resume suspended moves split100k timers http listing streams; do $(VENV)/bin/dalsegno bench $$workload; done
 	  printf 'bare loop, no engine: '; $(PYTHON) bench/bare_chain.py
 	fi
 

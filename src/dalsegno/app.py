@@ -12,6 +12,7 @@ from dalsegno.core.scripts.task_options import child_options
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.executions import ExecutionFilters, filter_of
+from dalsegno.engine.operations.moves import MoveReport, move_all
 from dalsegno.engine.options import Duration, Moment, read_duration, refuses_unknown_options
 from dalsegno.engine.remote.distribution import TaskDistribution
 from dalsegno.engine.scripts.programs import compile_checked
@@ -33,7 +34,7 @@ from dalsegno.lang.python import (
     Promised,
     register_type,
 )
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, Version
 from dalsegno.model.failure import RetryPolicy
 from dalsegno.model.limits import Concurrency, read_concurrency
 from dalsegno.nodes.builder import node_type
@@ -364,6 +365,26 @@ class App(StartCalls):
         self, workflow: str | None = None, *, limit: int = 50, **filters: Unpack[ExecutionFilters]
     ) -> list[Handle[Any]]:
         return await self.host.acall(self._executions(filter_of(workflow, filters), limit))
+
+    def move_executions(
+        self, workflow: str, before: Version, version: Version, *, dry_run: bool = False
+    ) -> MoveReport:
+        """Lets all executions of a workflow's version ``before`` that have not ended go on with another version, each
+        under its own id. Those that cannot are in ``refusals``, with the reasons; ``dry_run`` only checks."""
+        return self.host.call(self._move_executions(workflow, before, version, dry_run))
+
+    async def amove_executions(
+        self, workflow: str, before: Version, version: Version, *, dry_run: bool = False
+    ) -> MoveReport:
+        return await self.host.acall(self._move_executions(workflow, before, version, dry_run))
+
+    async def _move_executions(
+        self, workflow: str, before: Version, version: Version, dry_run: bool
+    ) -> MoveReport:
+        client = self.client
+        return await move_all(
+            lambda cursor: client.move_some(workflow, before, version, dry_run=dry_run, cursor=cursor)
+        )
 
     def close(self) -> None:
         """Closes the store. Leaving ``running()`` does so too."""

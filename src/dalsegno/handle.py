@@ -13,6 +13,7 @@ from dalsegno.core.diagnosis import Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.moves import Moved
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
 from dalsegno.engine.starting.moving import RetryPlan
@@ -101,6 +102,8 @@ class Calls(Protocol):
         *,
         from_start: bool = False,
     ) -> RetryPlan: ...
+
+    async def move(self, execution: str, version: Version, *, dry_run: bool = False) -> Moved: ...
 
 
 class Runtime(Protocol):
@@ -291,6 +294,15 @@ class Handle(Generic[R_co]):
         return await self._acall(
             self._rerun(None, None, idempotency_key, from_start=from_start, version=version)
         )
+
+    def move(self, version: Version = "latest", *, dry_run: bool = False) -> Moved:
+        """Lets the execution, which has not ended, go on with another version of its workflow: a number, an alias or
+        ``"latest"``. It keeps its id. Raises Conflict, with the reasons, if its state has no place in that version;
+        ``dry_run`` only checks. Scripts and Python workflows can be moved, graphs cannot."""
+        return self._call(self._client().move(self.id, version, dry_run=dry_run))
+
+    async def amove(self, version: Version = "latest", *, dry_run: bool = False) -> Moved:
+        return await self._acall(self._client().move(self.id, version, dry_run=dry_run))
 
     def rerun(
         self,

@@ -100,10 +100,10 @@ def test_names_that_executions_in_flight_need(
 
 
 def test_against_live_needs_a_program(invoke: Invoke, tmp_path: Path) -> None:
-    (tmp_path / "a.flow").write_text("return 1\n")
-    refused = invoke("validate", str(tmp_path / "a.flow"), "--against-live")
+    (tmp_path / "a.yaml").write_text("name: a\nnodes: [{id: it, type: output}]\n")
+    refused = invoke("validate", str(tmp_path / "a.yaml"), "--against-live")
     assert (refused.exit_code, "--app" in refused.stderr) == (2, True)
-    assert "no program is given" in " ".join(refused.stderr.split())
+    assert "none is given" in " ".join(refused.stderr.split())
 
 
 TASKS = """

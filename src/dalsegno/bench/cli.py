@@ -28,6 +28,7 @@ WORKLOADS = (
     "latency",
     "resume",
     "suspended",
+    "moves",
     "timers",
     "split100k",
     "listing",
@@ -38,7 +39,7 @@ WORKLOADS = (
 
 
 def _workload(name: str, *, script: bool) -> Workload:
-    from dalsegno.bench import resume, seed, server_process, streams, workloads  # noqa: PLC0415 - only what is used is loaded
+    from dalsegno.bench import moves, resume, seed, server_process, streams, workloads  # noqa: PLC0415 - only what is used is loaded
 
     found: dict[str, Workload] = {
         "chain": workloads.chain,
@@ -48,6 +49,7 @@ def _workload(name: str, *, script: bool) -> Workload:
         "latency": workloads.latency,
         "resume": resume.resume,
         "suspended": resume.suspended,
+        "moves": moves.moves,
         "timers": workloads.timers,
         "split100k": workloads.split100k,
         "listing": seed.listing,
@@ -74,7 +76,7 @@ def bench(
     ] = False,
     executions: Annotated[
         int | None,
-        typer.Option(help="chain, script, python, suspended, listing, streams: number of executions."),
+        typer.Option(help="chain, script, python, suspended, moves, listing, streams: number of executions."),
     ] = None,
     steps: Annotated[int | None, typer.Option(help="chain, script, python: steps of each execution.")] = None,
     items: Annotated[int | None, typer.Option(help="fanout, split100k: number of items.")] = None,

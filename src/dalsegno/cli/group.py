@@ -37,6 +37,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "pause",
         "cancel",
         "terminate",
+        "move",
         "task",
         "dead",
     ),

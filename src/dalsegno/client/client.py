@@ -26,6 +26,7 @@ from dalsegno.client.transport import Transport, checked_url
 from dalsegno.client.waits import stream_events
 from dalsegno.engine.executions import ExecutionFilters, filter_of
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.moves import MoveReport, move_all
 from dalsegno.engine.operations.unfinished_versions import UnfinishedVersion
 from dalsegno.engine.options import Duration, Moment
 from dalsegno.engine.starting.module_import import refuse_during_import
@@ -35,7 +36,7 @@ from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.handle import Handle
 from dalsegno.lang.python import DurableWorkflow
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 from dalsegno.starts import WorkflowStarts
@@ -155,6 +156,26 @@ class Client(WorkflowStarts):
         self, workflow: str | None = None, *, page: int = 100, **filters: Unpack[ExecutionFilters]
     ) -> AsyncIterator[ExecutionView]:
         return self._aiterate(self.client.all_executions(filter_of(workflow, filters), page))
+
+    def move_executions(
+        self, workflow: str, before: Version, version: Version, *, dry_run: bool = False
+    ) -> MoveReport:
+        """Lets all executions of a workflow's version ``before`` that have not ended go on with another version, each
+        under its own id. Those that cannot are in ``refusals``, with the reasons; ``dry_run`` only checks."""
+        return self._call(self._move_executions(workflow, before, version, dry_run))
+
+    async def amove_executions(
+        self, workflow: str, before: Version, version: Version, *, dry_run: bool = False
+    ) -> MoveReport:
+        return await self._acall(self._move_executions(workflow, before, version, dry_run))
+
+    async def _move_executions(
+        self, workflow: str, before: Version, version: Version, dry_run: bool
+    ) -> MoveReport:
+        calls = self.client
+        return await move_all(
+            lambda cursor: calls.move_some(workflow, before, version, dry_run=dry_run, cursor=cursor)
+        )
 
     def stream(self, execution: str | Handle[Any], after: int = 0) -> Iterator[Event]:
         """Yields events as they happen, each once and in order, until the execution has ended. A broken connection

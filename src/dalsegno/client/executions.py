@@ -26,13 +26,14 @@ from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED, Unchanged
 from dalsegno.engine.starting.start import StartOptions
 from dalsegno.errors import Conflict, InternalError, InvalidInput
-from dalsegno.model.definition import Version
+from dalsegno.model.definition import LATEST, Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, Ending, ExecutionView
 from dalsegno.ports.archive import ExecutionFilter
@@ -272,6 +273,35 @@ class ServerCalls:
             raise InvalidInput("a server previews retries, and no reruns of chosen nodes")
         query = {"version": version, "from_start": "true" if from_start else None}
         return await self.transport.get(_path(execution, "retry"), RetryPlan, query)
+
+    async def move(self, execution: str, version: Version, *, dry_run: bool = False) -> Moved:
+        """Let an execution that has not ended go on with another version of its workflow, or raise the reasons."""
+        body = {"version": version or LATEST, "dry_run": dry_run}
+        return await self.transport.send("POST", _path(execution, "move"), Moved, body, repeatable=True)
+
+    async def move_some(
+        self,
+        workflow: str,
+        before: Version,
+        version: Version,
+        *,
+        dry_run: bool = False,
+        cursor: str | None = None,
+        limit: int = CHUNK,
+        source: str | None = None,
+    ) -> MoveReport:
+        """Move a chunk of a workflow's executions to another version. ``source``: a script that is not deployed, with
+        ``dry_run``.
+        """
+        body: dict[str, Any] = {
+            "from": before or LATEST,
+            "dry_run": dry_run,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        body |= {"to": version or LATEST} if source is None else {"source": source}
+        path = f"definitions/{quote(workflow, safe='')}/move"
+        return await self.transport.send("POST", path, MoveReport, body, repeatable=True)
 
     # -- approvals --------------------------------------------------------------------------------------------
 

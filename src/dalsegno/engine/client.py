@@ -22,6 +22,7 @@ from dalsegno.engine.executions import StoredExecutions, no_execution
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport, Moves
 from dalsegno.engine.operations.signals import Signals
 from dalsegno.engine.operations.why import ScriptSnapshotView, Why
 from dalsegno.engine.remote.declarations import RemoteDeclarations
@@ -61,6 +62,7 @@ class Client(StoredExecutions):
         history = RerunHistory(stack.archive, loader)
         self.pending = Pending(self, self.launcher, history)
         self.repetition = Reruns(self, self.launcher, history)
+        self.moving = Moves(self)
         self.cancelling = Cancellation(self, self.launcher)
         self.signalling = Signals(self)
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
@@ -256,6 +258,23 @@ class Client(StoredExecutions):
     ) -> RetryPlan:
         """Return what a retry or rerun would do, or raise what it would raise. Nothing is started."""
         return await self.repetition.preview(execution, nodes, version, from_start=from_start)
+
+    async def move(self, execution: str, version: Version, *, dry_run: bool = False) -> Moved:
+        """Let an execution that has not ended go on with another version of its workflow; see `Moves.one`."""
+        return await self.moving.one(execution, version, dry_run=dry_run)
+
+    async def move_some(
+        self,
+        workflow: str,
+        before: Version,
+        version: Version,
+        *,
+        dry_run: bool = False,
+        cursor: str | None = None,
+        limit: int = CHUNK,
+    ) -> MoveReport:
+        """Move a chunk of a workflow's executions to another version; see `Moves.chunk`."""
+        return await self.moving.chunk(workflow, before, version, dry_run=dry_run, cursor=cursor, limit=limit)
 
     # -- queries ----------------------------------------------------------------------------------------------
 

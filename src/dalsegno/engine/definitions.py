@@ -20,7 +20,7 @@ from msgspec import Raw, Struct
 
 from dalsegno.core.outbox_orders import StartOrder
 from dalsegno.engine.process import in_background
-from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
+from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram, definition_hash
 from dalsegno.engine.settings import DEFAULT_LIMITS, EngineLimits
 from dalsegno.engine.steps.budget import refuse_if_light
 from dalsegno.engine.subprocesses.job_pool import Offload
@@ -339,10 +339,13 @@ class Definitions:
                 return ScriptProgram(definition, code, self._machine_limits)
         return await self._loaded(definition, self.add_script)
 
-    async def name_of(self, hash: str) -> str:
-        """Return the name of a stored definition without loading it."""
+    async def definition_of(self, hash: str) -> Definition:
+        """Return a stored definition without loading it."""
         known = self._scripts.get(hash) or self._programs.get(hash)
-        return known.definition.name if known is not None else (await self._stored(hash)).name
+        return known.definition if known is not None else await self._stored(hash)
+
+    async def name_of(self, hash: str) -> str:
+        return (await self.definition_of(hash)).name
 
     def known(self, hash: str) -> Program | None:
         """Return a program that this process has loaded, without reading the store."""
@@ -409,6 +412,13 @@ class Definitions:
         if definition.kind == "graph":
             return Program(definition, self._plan(definition))
         return ScriptProgram(definition, FlowProgram.load(definition.source), self._machine_limits)
+
+    def undeployed(self, code: FlowProgram | PythonProgram, version: int) -> ScriptProgram:
+        """Return the program of this process under the version that it would get. Nothing is stored."""
+        definition = Definition(code.name, version, definition_hash(code), code.kind, code.dump())
+        program = ScriptProgram(definition, code, self._machine_limits)
+        program.is_own = isinstance(code, PythonProgram)
+        return program
 
     def keep(self, definition: Definition, program: Program | ScriptProgram) -> None:
         """Cache a provisional program whose definition is stored now."""

@@ -247,6 +247,26 @@ class SaveMachine(Struct, frozen=True, gc=False, tag=True):
     """Also refused if anything has completed or arrived since ``read``."""
 
 
+class MoveMachine(Struct, frozen=True, gc=False, tag=True):
+    """Let a script that has not ended go on with another version of its program.
+
+    Refused as ``Stale("version")`` unless the stored machine has ``version`` and the execution runs the definition
+    ``before``; a command that begins with this is ``AlreadyApplied`` if it runs ``definition`` already.
+
+    ``snapshot`` replaces the stored one; it is empty for a machine that has not run. Inbox, mailbox and wake condition
+    stay. The machine gets the next version, so a turn that is under way is refused. Its resume token is replaced by one
+    that carries nothing.
+    """
+
+    version: int
+    before: str
+    definition: str
+    number: int
+    """The version of the workflow."""
+    snapshot: bytes
+    line: int = 0
+
+
 class SettlePromise(Struct, frozen=True, gc=False, tag=True):
     """Complete a task, timer, child or signal wait of a script.
 
@@ -377,6 +397,7 @@ Effect = (
     | TakeMessage
     | MarkStarted
     | SaveMachine
+    | MoveMachine
     | SettlePromise
     | PostSignal
     | DeliverToToken

@@ -36,6 +36,7 @@ EventKind = Literal[
     "ChildStarted",
     "ChildEnded",
     "TagsChanged",
+    "VersionChanged",
     "CancelRequested",
     "LogWritten",
 ]

@@ -107,6 +107,9 @@ class _EventData(Struct, frozen=True):
     execution: str | None = None
     detached: bool = False
     tags: dict[str, str | None] | None = None
+    before: int | None = msgspec.field(default=None, name="from")
+    to: int | None = None
+    """Versions."""
     id: str | None = None
     decision: str = ""
     """The id of a person's decision."""
@@ -287,6 +290,18 @@ def _tags_changed(found: _Found) -> Iterator[str]:
     for name, value in known.items():
         if stored.get(name) != value:
             yield f"its history leaves tag {name!r} as {value!r}, but it has {stored.get(name)!r}"
+
+
+def _version_changed(found: _Found) -> Iterator[str]:
+    """Each change begins where the one before ended, and the last one is the version that the execution has."""
+    version: int | None = None
+    for event in found.of("VersionChanged"):
+        data = _data_of(event)
+        if data.before == data.to or (version is not None and data.before != version):
+            yield f"event {event.seq} changes version {data.before} to {data.to}, after version {version}"
+        version = data.to
+    if version is not None and version != found.execution.version:
+        yield f"its history leaves it with version {version}, but it has version {found.execution.version}"
 
 
 def _log_written(found: _Found) -> Iterator[str]:
@@ -679,6 +694,7 @@ RULES: dict[EventKind, Rule] = {
     "ChildStarted": _child_started,
     "ChildEnded": _child_ended,
     "TagsChanged": _tags_changed,
+    "VersionChanged": _version_changed,
     "CancelRequested": _cancel_requested,
     "LogWritten": _log_written,
 }

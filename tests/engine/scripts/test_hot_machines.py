@@ -11,7 +11,7 @@ NO_MACHINE: Any = None
 
 
 def _warm(wake: Wake = Wake(), weight: int = 100) -> CachedMachine:  # noqa: B008 - a frozen value
-    return CachedMachine(NO_MACHINE, 1, 0, wake, {}, weight=weight)
+    return CachedMachine(NO_MACHINE, 1, 0, wake, {}, weight=weight, definition="v1")
 
 
 def _done(promise: int, *, ok: bool = True) -> Completion:
@@ -57,15 +57,15 @@ def test_a_blob_counts_as_large() -> None:
 def test_a_completion_that_is_awaited_wakes() -> None:
     hot = MachineCache()
     hot.keep("a", warm := _warm(Wake(awaited=((3, 4),))))
-    assert hot.take_if_woken("a", _done(3)) is warm
+    assert hot.take_if_woken("a", "v1", _done(3)) is warm
 
 
 def test_a_completion_that_is_not_awaited_leaves_it_behind() -> None:
     """A fused commit would be refused from then on; the machine is still good for a resume."""
     hot = MachineCache()
     hot.keep("a", warm := _warm(Wake(awaited=((3, 4),))))
-    assert hot.take_if_woken("a", _done(5)) is None
-    assert hot.take_if_woken("a", _done(3)) is None
+    assert hot.take_if_woken("a", "v1", _done(5)) is None
+    assert hot.take_if_woken("a", "v1", _done(3)) is None
     assert hot.take("a") is warm
 
 
@@ -79,4 +79,11 @@ def test_a_group_is_woken_by_what_decides_it() -> None:
     ):
         hot = MachineCache()
         hot.keep("a", _warm(wake))
-        assert (hot.take_if_woken("a", _done(1, ok=ok)) is not None) == woken
+        assert (hot.take_if_woken("a", "v1", _done(1, ok=ok)) is not None) == woken
+
+
+def test_a_machine_of_another_version_is_not_woken_by_a_lease_of_the_one_before() -> None:
+    hot = MachineCache()
+    hot.keep("a", warm := _warm(Wake(awaited=((3, 4),))))
+    assert hot.take_if_woken("a", "v0", _done(3)) is None
+    assert hot.take_if_woken("a", "v1", _done(3)) is warm

@@ -184,6 +184,10 @@ class MemoryStore:
         found = self.executions[execution]
         found.new = msgspec.structs.replace(found.new, input=data)
 
+    def change_version(self, execution: str, version: int, definition: str) -> None:
+        found = self.executions[execution]
+        found.new = msgspec.structs.replace(found.new, version=version, definition=definition)
+
     def replace_tags(self, execution: str, change: ReplaceTags) -> None:
         found = self.executions[execution]
         found.new = msgspec.structs.replace(found.new, tags=change.tags)

@@ -1,4 +1,4 @@
-"""``trigger``, ``signal``, ``pause``, ``cancel`` and ``terminate``."""
+"""``trigger``, ``signal``, ``pause``, ``cancel``, ``terminate`` and ``move``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dalsegno.cli.options import ExecutionId, Json, Reason, Server, Store
+from dalsegno.cli.options import AppName, ExecutionId, Json, Reason, Server, Store
 
 if TYPE_CHECKING:
     from dalsegno.cli.target.target import WorkflowApi
+    from dalsegno.engine.operations.moves import Moved, MoveReport
 
 
 def register(app: typer.Typer) -> None:
@@ -19,6 +20,7 @@ def register(app: typer.Typer) -> None:
     app.command("pause")(pause)
     app.command("cancel")(cancel)
     app.command("terminate")(terminate)
+    app.command("move")(move)
 
 
 def trigger(
@@ -144,6 +146,70 @@ def terminate(
         "terminated",
         json=json,
     )
+
+
+def move(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET",
+            help="A workflow, with --from; or an execution: its id, its first characters, or `last`.",
+            show_default=False,
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="VERSION",
+            help="The new version: a number, an alias or 'latest'.",
+            show_default=False,
+        ),
+    ],
+    before: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="VERSION", help="Move all executions of this version.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check which could be moved; change nothing.")
+    ] = False,
+    store: Store = None,
+    server: Server = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Let executions that have not ended go on with another version.
+
+    They keep their ids. What would be doubtful is refused, with the lines of both versions. Exit code 1 if an execution
+    was refused. An interrupted call can be repeated.
+    """
+    import asyncio
+
+    from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.moves import show_moved, show_progress, show_report
+    from dalsegno.engine.operations.moves import move_all
+
+    where = where_to(store, server, app)
+
+    async def one() -> Moved:
+        async with reached(where) as client:
+            return await client.move(await find_execution(client, target), to, dry_run=dry_run)
+
+    async def many(old: str) -> MoveReport:
+        async with reached(where) as client:
+            return await move_all(
+                lambda cursor: client.move_some(target, old, to, dry_run=dry_run, cursor=cursor),
+                show_progress,
+            )
+
+    if before is None:
+        show_moved(asyncio.run(one()), json=json)
+        return
+    report = asyncio.run(many(before))
+    show_report(report, json=json)
+    raise typer.Exit(1 if report.refusals else 0)
 
 
 def _command(

@@ -30,7 +30,7 @@ def validate(
     against_live: Annotated[
         bool,
         typer.Option(
-            "--against-live", help="Also check that executions in flight find the names and tasks they need."
+            "--against-live", help="Also check what executions in flight need, and which could be moved here."
         ),
     ] = False,
     store: Store = None,
@@ -41,7 +41,8 @@ def validate(
 
     Nothing is stored. Exit code 2 if one has errors. With --against-live, the program is also compared with the earlier
     versions that executions in flight on the --store or --server run: an execution would wait for a name or a task that
-    the program no longer has.
+    the program no longer has. Executions of scripts and Python workflows are tried with the new version, and those that
+    could not be moved to it are listed with the reasons: exit code 1, if nothing else is wrong.
     """
     import asyncio
 
@@ -50,19 +51,27 @@ def validate(
     from dalsegno.cli.views.definitions import (
         check_files,
         lacking_live,
+        moves_live,
         print_checks,
         print_lacking,
+        print_moves,
         valid_or_not,
     )
 
     checks = check_files(files, make_app("memory:", app), tasks=app is not None)
+    is_valid = all(check.valid for check in checks)
     lacking = asyncio.run(lacking_live(files, store, server, app)) if against_live else []
+    moves = asyncio.run(moves_live(files, store, server, app)) if against_live and is_valid else None
     if json:
-        emit(valid_or_not(checks, lacking if against_live else None))
+        emit(valid_or_not(checks, lacking if against_live else None, moves))
     else:
         print_checks(checks)
         print_lacking(lacking)
-    raise typer.Exit(0 if all(check.valid for check in checks) and not lacking else 2)
+        if moves is not None:
+            print_moves(moves)
+    if not is_valid or lacking:
+        raise typer.Exit(2)
+    raise typer.Exit(1 if moves is not None and not moves.are_all_movable else 0)
 
 
 def deploy(

@@ -119,6 +119,7 @@ def why(
 
     from dalsegno.cli.output import emit
     from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.cli.views.executions import origin_of
     from dalsegno.cli.views.result import has_letter, print_letter
     from dalsegno.cli.views.why import as_object, print_explanation
     from dalsegno.model.execution import ENDED
@@ -128,13 +129,15 @@ def why(
         async with reached(where) as client:
             found = await find_execution(client, execution)
             explanation = await client.explain(found)
-            view = await client.status(found) if explanation.state in ENDED else None
-            is_unfinished = view is not None and await has_letter(client, view)
+            view = await client.status(found)
+            has_ended = explanation.state in ENDED
+            is_unfinished = has_ended and await has_letter(client, view)
+            origin = None if has_ended else await origin_of(client, view)
         if json:
-            emit(as_object(explanation, where.command))
+            emit(as_object(explanation, where.command, origin))
             return
-        print_explanation(explanation, where.command)
-        if view is not None and is_unfinished:
+        print_explanation(explanation, where.command, origin)
+        if is_unfinished:
             print_letter(view, where.command)
 
     asyncio.run(look())

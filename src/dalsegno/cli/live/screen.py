@@ -101,6 +101,10 @@ def _tags(_event: Event, data: Mapping[str, Any]) -> str:
     return f"tags: {changed_tags(data)}"
 
 
+def _version(_event: Event, data: Mapping[str, Any]) -> str:
+    return f"goes on with version {data.get('to')} (was {data.get('from')})"
+
+
 def _cancel(_event: Event, data: Mapping[str, Any]) -> str:
     reason = data.get("reason")
     return f"asked to end: {reason}" if reason else "asked to end"
@@ -124,6 +128,7 @@ _SENTENCES: dict[str, Sentence] = {
     ),
     "ChildEnded": _child_ended,
     "TagsChanged": _tags,
+    "VersionChanged": _version,
     "CancelRequested": _cancel,
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
@@ -19,13 +19,15 @@ from rich.text import Text
 from dalsegno.admin.triggers import refused_by_deploy
 from dalsegno.app import App
 from dalsegno.cli.deploy import Deployed, check_tasks, compile_document
-from dalsegno.cli.documents import Document, read_document
+from dalsegno.cli.documents import SCRIPT, Document, read_document
 from dalsegno.cli.errors import InvalidDocument, Refusal, UnfitFunction, Unknown
 from dalsegno.cli.modules import PYTHON, workflows_in
 from dalsegno.cli.output import print_table, several, signs_for, stdout
 from dalsegno.cli.programs import check_script, located, show_findings
 from dalsegno.cli.target.stores import server_of
 from dalsegno.cli.target.target import make_app, opened, own_program
+from dalsegno.cli.views.moves import as_object as moves_as_object
+from dalsegno.cli.views.moves import print_report
 from dalsegno.engine.operations.diff import FieldChange, GraphChanges, PartChange, TextChanges
 from dalsegno.engine.operations.unfinished_versions import LackingVersion, lacking_versions
 from dalsegno.lang.python import UnsupportedPython
@@ -33,6 +35,9 @@ from dalsegno.model.definition import DeployedTrigger
 from dalsegno.model.suggestion import did_you_mean
 from dalsegno.nodes.registry import NodeRegistry
 from dalsegno.ports.node import NodeType
+
+if TYPE_CHECKING:
+    from dalsegno.cli.run.live_moves import LiveMoves
 
 
 def find_type(registry: NodeRegistry, name: str, given: str | None = None) -> NodeType:
@@ -163,10 +168,12 @@ async def lacking_live(
     to replace them.
     """
     there = server_of(server, store)
-    program = app or next((file for file in files if file.endswith(PYTHON)), None)
+    program = _program_of(files, app)
     if program is None:
+        if any(file.endswith(SCRIPT) for file in files):
+            return []
         raise Refusal(
-            "--against-live compares a program with what executions in flight need, and no program is given",
+            "--against-live compares a program or a script with executions in flight, and none is given",
             "Name its module with --app.",
         )
     if there is not None:
@@ -178,9 +185,30 @@ async def lacking_live(
         return await lacking_versions(client, own_program(made))
 
 
-def valid_or_not(checks: Sequence[Check], lacking: Sequence[LackingVersion] | None = None) -> dict[str, Any]:
-    """Return one object for all files; each finding names its file. ``lacking``: given if executions in flight were
-    checked."""
+def _program_of(files: Sequence[str], app: str | None) -> str | None:
+    return app or next((file for file in files if file.endswith(PYTHON)), None)
+
+
+async def moves_live(
+    files: Sequence[str], store: str | None, server: str | None, app: str | None
+) -> LiveMoves:
+    """Return which executions in flight could go on with the scripts and with the program."""
+    from dalsegno.cli.run.live_moves import moves_here, moves_there  # noqa: PLC0415 - it speaks HTTP, too
+
+    there, program = server_of(server, store), _program_of(files, app)
+    documents = [read_document(file) for file in files if file.endswith(SCRIPT)]
+    if there is not None:
+        return await moves_there(there, make_app("memory:", program), documents)
+    return await moves_here(make_app(store, program), documents)
+
+
+def valid_or_not(
+    checks: Sequence[Check],
+    lacking: Sequence[LackingVersion] | None = None,
+    moves: LiveMoves | None = None,
+) -> dict[str, Any]:
+    """Return one object for all files; each finding names its file. ``lacking`` and ``moves``: given if executions in
+    flight were checked."""
     findings = [{"file": check.file, **finding} for check in checks for finding in check.findings]
     fields: dict[str, Any] = {
         "valid": all(check.valid for check in checks) and not lacking,
@@ -192,6 +220,9 @@ def valid_or_not(checks: Sequence[Check], lacking: Sequence[LackingVersion] | No
     }
     if lacking is not None:
         fields["lacking"] = [{**msgspec.structs.asdict(each), "message": each.sentence} for each in lacking]
+    if moves is not None:
+        fields["moves"] = [moves_as_object(each) for each in moves.reports]
+        fields["unchecked"] = list(moves.unchecked)
     bad = [check.file for check in checks if not check.valid]
     if bad:
         fields["error"] = {"code": InvalidDocument.code, "message": f"not valid: {', '.join(bad)}"}
@@ -220,6 +251,13 @@ def print_lacking(lacking: Sequence[LackingVersion]) -> None:
     sign = escape(signs_for(console).states["FAILED"])
     for each in lacking:
         console.print(f"[red]{sign}[/] {escape(each.sentence)}", soft_wrap=True)
+
+
+def print_moves(moves: LiveMoves) -> None:
+    for report in moves.reports:
+        print_report(report)
+    for name in moves.unchecked:
+        print(f"{name}: whether its executions could be moved is checked with --store, where its program is")
 
 
 def _named(name: str | None) -> str:

@@ -80,8 +80,36 @@ class Origin(NamedTuple):
     execution: str
     line: int
 
+    def __str__(self) -> str:
+        return f"{self.execution} at line {self.line}"
 
-def print_facts(view: ExecutionView, children: Sequence[ExecutionView], origin: Origin | None = None) -> None:
+
+class Move(NamedTuple):
+    """A change of an execution's version."""
+
+    before: int
+    after: int
+    line: int
+
+    def __str__(self) -> str:
+        return f"from version {self.before} to {self.after} at line {self.line}"
+
+
+def move_in(events: Sequence[Event]) -> Move | None:
+    """Return the latest change of the version among these events."""
+    for event in reversed(events):
+        if event.kind == "VersionChanged" and event.data is not None:
+            facts = msgspec.json.decode(event.data)
+            return Move(facts["from"], facts["to"], facts.get("line", 0))
+    return None
+
+
+def print_facts(
+    view: ExecutionView,
+    children: Sequence[ExecutionView],
+    origin: Origin | None = None,
+    move: Move | None = None,
+) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column(overflow="fold")
@@ -96,7 +124,9 @@ def print_facts(view: ExecutionView, children: Sequence[ExecutionView], origin: 
     if view.parent:
         facts.add_row(f"{view.relation or 'child'} of", view.parent)
     if origin is not None:
-        facts.add_row("continues", f"{origin.execution} at line {origin.line}")
+        facts.add_row("continues", str(origin))
+    if move is not None:
+        facts.add_row("moved", str(move))
     for child in children:
         facts.add_row(child.relation or "child", Text(f"{child.id} {child.workflow} {child.state.lower()}"))
     console = stdout()
@@ -154,6 +184,8 @@ def _about(event: Event, name: str) -> str:
     said = error_text(data.get("error")) or changed_tags(data)
     if event.kind == "ExecutionStarted" and data.get("from"):
         said = f"continues {data['from']}"
+    if event.kind == "VersionChanged":
+        said = f"version {data['to']} (was {data['from']})"
     line = f" (line {data['line']})" if data.get("line") else ""
     # An event of the whole execution names no node.
     about = f"{name}{item}{count}{line}".strip()

@@ -22,11 +22,13 @@ from dalsegno.cli.output import iso, print_table, reference_names, signs_for, st
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.approvals import next_steps
 from dalsegno.cli.views.executions import (
+    Move,
     Origin,
     brief,
     children_of,
     event_as_object,
     latest_events,
+    move_in,
     origin_of,
     print_events,
     print_facts,
@@ -194,6 +196,8 @@ class ScriptDetails:
     """True if a dead letter says that its clean-up did not finish."""
     origin: Origin | None = None
     """The failed execution with whose machine it began."""
+    move: Move | None = None
+    """The last change of its version, among the events that are shown."""
 
     @property
     def view(self) -> ExecutionView:
@@ -225,6 +229,7 @@ class ScriptDetails:
             "events": [event_as_object(event) for event in self.events],
             "children": [brief(child) for child in self.children],
             "continues": self.origin._asdict() if self.origin is not None else None,
+            "moved": self.move._asdict() if self.move is not None else None,
         }
 
 
@@ -242,15 +247,17 @@ async def read_script_details(client: WorkflowApi, view: ExecutionView, events: 
     moment = await ScriptProgress(client, view.id).look(complete=True)
     source = await stored_source(client, view)
     picture, missing = await look_inside(client, view.id, source)
+    latest = await latest_events(client, moment.execution, events)
     return ScriptDetails(
         moment,
         source,
         picture,
-        await latest_events(client, moment.execution, events),
+        latest,
         await children_of(client, view.id),
         missing,
         await has_letter(client, moment.execution),
         await origin_of(client, view),
+        move_in(latest),
     )
 
 
@@ -270,7 +277,7 @@ def print_script_details(details: ScriptDetails, command: Command) -> None:
         console.print(
             Text(f"\nits variables cannot be shown here: {details.missing}{given}", "yellow"), soft_wrap=True
         )
-    print_facts(view, details.children, details.origin)
+    print_facts(view, details.children, details.origin, details.move)
     print_events(view, details.events)
     error = error_of(view)
     if error is not None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, execution_names, iso, moment, signs_for, stdout
+from dalsegno.cli.views.executions import Origin
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.model.execution import ENDED
 
@@ -24,10 +25,11 @@ LOOKS = {
 }
 
 
-def as_object(explanation: Explanation, command: Command) -> dict[str, Any]:
+def as_object(explanation: Explanation, command: Command, origin: Origin | None = None) -> dict[str, Any]:
     return {
         **execution_names(explanation.execution, explanation.state),
         "waits": [_wait_as_object(wait, explanation.now, command) for wait in explanation.waits],
+        "continues": origin._asdict() if origin is not None else None,
     }
 
 
@@ -44,8 +46,10 @@ def _wait_as_object(wait: Wait, now: float, command: Command) -> dict[str, Any]:
     }
 
 
-def print_explanation(explanation: Explanation, command: Command) -> None:
+def print_explanation(explanation: Explanation, command: Command, origin: Origin | None = None) -> None:
     console = stdout()
+    if origin is not None:
+        console.print(Text(f"It continues {origin}.", "dim"), soft_wrap=True)
     signs = signs_for(console)
     if explanation.state in ENDED:
         console.print(f"It waits for nothing: it has ended ({explanation.state}).")

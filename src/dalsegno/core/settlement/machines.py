@@ -12,11 +12,18 @@ from dalsegno.core.settlement.finish import finish
 from dalsegno.core.settlement.rows import ExecutionRow, MachineRow
 from dalsegno.core.settlement.workspace import Workspace
 from dalsegno.errors import InternalError
-from dalsegno.model.effect import FinishExecution, RequestCancel, SaveMachine, SettlePromise, WakeMachine
+from dalsegno.model.effect import (
+    FinishExecution,
+    MoveMachine,
+    RequestCancel,
+    SaveMachine,
+    SettlePromise,
+    WakeMachine,
+)
 from dalsegno.model.event import NewEvent
 from dalsegno.model.ids import resume_token_id
 from dalsegno.model.machine import Completion, reaches
-from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, NewToken
+from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, UNFINISHED, NewToken
 from dalsegno.model.transition import Transition
 
 
@@ -38,6 +45,10 @@ def is_outdated(transition: Transition, execution: ExecutionRow, rows: Workspace
             if effect.settled is not None:
                 paused = execution.state == "PAUSED"
                 return paused or machine.resuming or machine.inbox != effect.read
+        elif type(effect) is MoveMachine:
+            machine = rows.machine(transition.execution)
+            if machine is None or machine.version != effect.version or execution.definition != effect.before:
+                return True
     return False
 
 
@@ -74,6 +85,25 @@ def save_machine(work: Application, effect: SaveMachine) -> None:
         machine.read = effect.read
         _count_unread(work, machine, effect, arrived)
     _look_in_mailbox(work, machine)
+
+
+def move_machine(work: Application, effect: MoveMachine) -> None:
+    execution, machine = work.execution, work.machine_row()
+    if machine is None:
+        raise InternalError(f"execution {execution.id} is not a script and has no machine to move")
+    execution.definition = effect.definition
+    work.rows.change_version(execution.id, effect.number, effect.definition)
+    if execution.state == "PENDING":
+        return
+    token = work.rows.token(execution.id, resume_token_id(execution.id, machine.version))
+    machine.version += 1
+    if effect.snapshot:
+        machine.snapshot, machine.line = effect.snapshot, effect.line
+    machine.resuming = False
+    if token is not None and token.state in UNFINISHED:
+        token.state, token.owner = "cancelled", None
+        work.rows.save_token(token)
+        work.wake = True
 
 
 def _take_signals(work: Application, machine: MachineRow, effect: SaveMachine) -> None:

@@ -13,6 +13,7 @@ from dalsegno.core.settlement.machines import (
     is_outdated,
     is_settled,
     judge,
+    move_machine,
     request_cancel,
     save_machine,
     settle_promise,
@@ -51,6 +52,7 @@ from dalsegno.model.effect import (
     HurryToken,
     LeaveContext,
     MarkStarted,
+    MoveMachine,
     OpenBarrier,
     OpenScope,
     PauseExecution,
@@ -256,6 +258,8 @@ def _changes_nothing(first: Effect | None, execution: ExecutionRow, rows: Worksp
             return not is_awaited(rows, execution.id, first)
         case HurryToken():
             return not is_asleep(rows, execution.id, first)
+        case MoveMachine(definition=definition):
+            return execution.definition == definition
         case WakeMachine():
             machine = rows.machine(execution.id)
             return machine is None or machine.resuming or execution.state == "PENDING"
@@ -517,6 +521,7 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     TakeMessage: take_message,
     MarkStarted: _mark_started,
     SaveMachine: save_machine,
+    MoveMachine: move_machine,
     SettlePromise: settle_promise,
     PostSignal: post_signal,
     DeliverToToken: deliver_to_token,

@@ -81,6 +81,9 @@ class Workspace(Protocol):
 
     def replace_input(self, execution: str, data: bytes) -> None: ...
 
+    def change_version(self, execution: str, version: int, definition: str) -> None:
+        """Write another version of its workflow into the record of an execution."""
+
     def replace_tags(self, execution: str, change: ReplaceTags) -> None: ...
 
     def save_execution(self, row: ExecutionRow) -> None: ...

@@ -44,6 +44,8 @@ class CachedMachine(Struct):
     """Bytes of its snapshot, the blobs of the snapshot, and the known outcomes."""
     blobs: frozenset[str] = frozenset()
     """Names of blobs in its snapshot."""
+    definition: str = ""
+    """Content hash of the version of its program."""
     is_outdated: bool = False
     """Whether something has completed that it does not know of."""
 
@@ -71,12 +73,13 @@ class MachineCache:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.weight
 
-    def take_if_woken(self, execution: str, completion: Completion) -> CachedMachine | None:
+    def take_if_woken(self, execution: str, definition: str, completion: Completion) -> CachedMachine | None:
         """Take the machine if this completion alone lets it continue, by the knowledge of this process. A machine
-        that does not wake falls behind: it can still be resumed, but a fused commit would be refused.
+        that does not wake falls behind: it can still be resumed, but a fused commit would be refused. ``definition``:
+        of the lease, which may be older than a move to another version.
         """
         cached = self._kept.get(execution)
-        if cached is None or cached.is_outdated:
+        if cached is None or cached.is_outdated or cached.definition != definition:
             return None
         wake = cached.wake
         if wake.counts(completion.promise) and (

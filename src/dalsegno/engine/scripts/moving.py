@@ -85,15 +85,14 @@ def named(definition: Definition) -> str:
 
 
 def refusal(old: ScriptProgram, new: ScriptProgram, found: Movement) -> str:
-    """Return the reasons with the lines of both versions, and what can be done."""
-    lines = [_shown(old, new, reason) for reason in found.reasons]
-    return "\n".join(
-        [
-            f"its state of {named(old.definition)} cannot continue in {named(new.definition)}:",
-            *lines,
-            f"Change that, retry it with the version it ran, or {FROM_START}",
-        ]
-    )
+    """Return the reasons against a retry, and what can be done."""
+    return f"{reasons(old, new, found)}\nChange that, retry it with the version it ran, or {FROM_START}"
+
+
+def reasons(old: ScriptProgram, new: ScriptProgram, found: Movement) -> str:
+    """Return the reasons with the lines of both versions."""
+    head = f"its state of {named(old.definition)} cannot continue in {named(new.definition)}:"
+    return "\n".join([head, *[_shown(old, new, reason) for reason in found.reasons]])
 
 
 def _shown(old: ScriptProgram, new: ScriptProgram, reason: Reason) -> str:

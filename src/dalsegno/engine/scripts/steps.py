@@ -436,7 +436,7 @@ class ScriptSteps:
         if job.signals and find_begun(job.execution, job.signals) is not None:
             is_kept = False  # a fused turn would not find them
         if is_kept and turn.status == "suspended" and job.awaiting is not None:
-            cached = _cached(job, turn, machine, job.awaiting)
+            cached = _cached(lease.definition, job, turn, machine, job.awaiting)
         return ScriptStep(
             transition, cached=cached, freed=_freed(job, turn) if sum(job.sizes.values()) > SMALL else 0
         )
@@ -564,7 +564,7 @@ class ScriptSteps:
 
         if self.transactions.has(lease):
             return ScriptStep(plain())  # a transaction is for one step, not also for the script's next one
-        cached = self.hot.take_if_woken(lease.execution, completion)
+        cached = self.hot.take_if_woken(lease.execution, lease.definition, completion)
         program = self.definitions.cached_script(lease.definition)
         if program is None or cached is None:
             return ScriptStep(plain())
@@ -633,7 +633,9 @@ def _freed(job: Job, turn: Turn) -> int:
     return freed
 
 
-def _cached(job: Job, turn: Turn, machine: RunningMachine, awaiting: Awaits) -> CachedMachine:
+def _cached(
+    definition: str, job: Job, turn: Turn, machine: RunningMachine, awaiting: Awaits
+) -> CachedMachine:
     """Return the suspended machine as its next turn will find it, with the outcomes that it can still reach."""
     known: dict[str, Outcome] = {}
     sizes: dict[str, int] = {}
@@ -654,4 +656,5 @@ def _cached(job: Job, turn: Turn, machine: RunningMachine, awaiting: Awaits) -> 
         sizes,
         weight,
         turn.blobs,
+        definition,
     )

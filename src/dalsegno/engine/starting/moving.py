@@ -21,6 +21,7 @@ from dalsegno.engine.scripts.moving import (
     is_small_move,
     move_of,
     movement,
+    named,
     refusal,
 )
 from dalsegno.engine.scripts.programs import AbsentProgram, ScriptProgram
@@ -76,7 +77,7 @@ class MoveChecks:
         if not move.maps:
             told = refusal(old, new, move)
             raise Conflict(f"cannot retry execution {execution} from its failure: {told}")
-        return tuple(_frame(old, new, each) for each in move.frames)
+        return frame_plans(old, new, move)
 
     async def find(self, execution: str, new: ScriptProgram) -> tuple[ScriptProgram, Movement] | None:
         """Return the version that the machine is of, with the move; None if it need not be moved, or if this process
@@ -88,18 +89,28 @@ class MoveChecks:
         if view is None or view.definition == new.definition.hash:
             return None
         try:
-            if isinstance(new, AbsentProgram) or new.lacking():
-                return None
-            old = await self.stored.definitions.for_moving(view.definition, new)
-            check_kind(old.definition, new.definition)
-            snapshot = await self._opened(decode_kept(data).snapshot, keeper, old)
-            found = await self._movement(old, new, snapshot, keeper)
+            return await self.moved(keeper, view.definition, decode_kept(data).snapshot, new)
         except (CodeMissing, KeyMissing):
             return None
         except NotFound as error:
             raise MoveRefused(f"{error}; {FROM_START}") from None
+
+    async def moved(
+        self, owner: str, definition: str, snapshot: bytes, new: ScriptProgram
+    ) -> tuple[ScriptProgram, Movement]:
+        """Return the version that a stored snapshot of execution ``owner`` is of, with its move to another one. Raise
+        CodeMissing or KeyMissing if this process lacks code, keys or the migration.
+        """
+        known = new.definition
+        if isinstance(new, AbsentProgram) or new.lacking():
+            raise CodeMissing(f"this process does not have the code of {named(known)}", "")
+        old = await self.stored.definitions.for_moving(definition, new)
+        check_kind(old.definition, known)
+        found = await self._movement(old, new, await self._opened(snapshot, owner, old), owner)
         needs_migration = any(reason.advice == ADVICE_MIGRATION for reason in found.reasons)
-        return None if needs_migration and new.native and not new.is_own else (old, found)
+        if needs_migration and new.native and not new.is_own:
+            raise CodeMissing(f"the program of this process does not have exactly {named(known)}", "")
+        return old, found
 
     async def _opened(self, snapshot: bytes, keeper: str, old: ScriptProgram) -> bytes:
         if not old.native or self.stored.seals is None:
@@ -137,6 +148,10 @@ class MoveChecks:
         data = await self.stored.stack.blobs.get(keeper, name)
         check_blob(name, data, keeper)
         return data
+
+
+def frame_plans(old: ScriptProgram, new: ScriptProgram, move: Movement) -> tuple[FramePlan, ...]:
+    return tuple(_frame(old, new, each) for each in move.frames)
 
 
 def _frame(old: ScriptProgram, new: ScriptProgram, move: FrameMove) -> FramePlan:

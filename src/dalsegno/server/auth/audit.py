@@ -97,6 +97,8 @@ ACTIONS: dict[str, str] = {
     "list_versions": "definitions.versions",
     "list_webhooks": "webhooks.webhooks",
     "list_workers": "workers.workers",
+    "move_execution": "executions.move",
+    "move_executions": "definitions.move",
     "open_approval_link": "approvals.open_link",
     "pause_execution": "executions.pause",
     "pause_schedule": "schedules.pause",

@@ -81,6 +81,11 @@ async def check_source(services: ServerServices, source: DefinitionSource) -> Ch
     return CheckedReply(**{**found, "findings": msgspec.Raw(found["findings"])})
 
 
+async def prepare_source(services: ServerServices, source: DefinitionSource) -> Prepared:
+    """Return the definition of a request in the form in which it would be stored."""
+    return await _prepare(services, _given(services, source, source.name or NAMELESS))
+
+
 async def _prepare(services: ServerServices, given: Given) -> Prepared:
     """Return the definition in the form in which it would be stored."""
     found = await _examined(services, "prepare", given)
@@ -210,7 +215,7 @@ async def deploy_source(
     archive = services.client.stack.archive
     if source.alias is not None:
         check_alias(source.alias)
-    checked = await _prepare(services, _given(services, source, source.name or NAMELESS))
+    checked = await prepare_source(services, source)
     name = checked.name
     if name == NAMELESS:
         raise InvalidInput(NAME_WANTED)

@@ -27,6 +27,7 @@ from dalsegno.server.executions.definitions import (
     remove_definition,
 )
 from dalsegno.server.executions.filters import Cursor, Limit, Page, from_cursor, to_cursor
+from dalsegno.server.executions.moves import move_chunk
 from dalsegno.server.executions.sources import Source, openapi_body
 from dalsegno.server.http.routing import Route
 from dalsegno.server.schemas.definitions import (
@@ -40,6 +41,7 @@ from dalsegno.server.schemas.definitions import (
     ListedDefinitions,
     VersionInfo,
 )
+from dalsegno.server.schemas.moves import MovesReply, MovesRequest
 from dalsegno.server.schemas.values import PRINTABLE, moment
 from dalsegno.server.services import Services
 
@@ -121,6 +123,15 @@ async def diff(
 ) -> Difference | StreamingResponse:
     """Returns the changes between two versions, each a number or an alias."""
     return await difference_of(services, name, before, after)
+
+
+@router.post("/{name:whole}/move", operation_id="move_executions", dependencies=[needs("run")])
+async def move(services: Services, name: WorkflowName, request: MovesRequest) -> MovesReply:
+    """Lets executions of one version that have not ended go on with another one, newest first; each keeps its id. A
+    call moves up to `limit` of them and reports those that cannot go on, with the reasons and the lines of both
+    versions; pass `next` as `cursor` to continue. The call can be repeated: what was moved already is left alone. With
+    `dry_run` nothing is changed, and with `source` the new version need not be deployed."""
+    return MovesReply.of(await move_chunk(services, name, request))
 
 
 @router.put("/{name:whole}/aliases/{alias:part}", operation_id="set_alias", dependencies=[needs("run")])

@@ -53,6 +53,7 @@ from dalsegno.server.schemas.executions import (
     StartRequest,
     Why,
 )
+from dalsegno.server.schemas.moves import MovedInfo, MoveRequest
 from dalsegno.server.services import ServerServices, Services
 from dalsegno.server.streams.stream import EventStream, check_seen, endings_stream
 
@@ -279,6 +280,15 @@ async def preview_retry(
     of a script or Python workflow, the lines at which its functions wait in both. Refused like the retry (409)."""
     plan = await services.client.preview_retry(execution, None, version, from_start=from_start)
     return RetryPreview.of(plan)
+
+
+@executions_router.post("/{execution}/move", operation_id="move_execution", dependencies=[needs("run")])
+async def move(services: Services, execution: ExecutionId, request: MoveRequest) -> MovedInfo:
+    """Lets an execution that has not ended go on with another version of its workflow: the same execution, under the
+    same id. Scripts and Python workflows can be moved; a graph is refused (409). Refused with the reasons (409) if its
+    state has no place in that version. Python workflows are moved by a server that has their module."""
+    done = await services.client.move(execution, request.version, dry_run=request.dry_run)
+    return MovedInfo.of(done)
 
 
 @executions_router.post(

@@ -97,7 +97,7 @@ from dalsegno.testing.contract.ledger.time import (
     LedgerPauseAndTime,
     LedgerTimers,
 )
-from dalsegno.testing.contract.ledger.waking import LedgerWaking
+from dalsegno.testing.contract.ledger.waking import LedgerMoves, LedgerWaking
 from dalsegno.testing.contract.messages import LedgerDeadlinesFromOutside, LedgerMessages, PublicationMarks
 from dalsegno.testing.contract.random.interleavings import (
     ModelComparison,
@@ -156,6 +156,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerNames,
     LedgerMachines,
     LedgerCompletions,
+    LedgerMoves,
     LedgerWaking,
     LedgerFusedCommits,
     LedgerSignals,

@@ -22,12 +22,13 @@ from dalsegno.app import App
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.moves import Moved
 from dalsegno.errors import InvalidInput, UsageError
 from dalsegno.event_loop_host import Host
 from dalsegno.handle import Handle
 from dalsegno.lang import compile as compile_script
 from dalsegno.lang.python import Durable, DurableTask, DurableWorkflow
-from dalsegno.model.definition import Definition
+from dalsegno.model.definition import Definition, Version
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.kit.crashes import Crash
 from dalsegno.testing.kit.mocking import (
@@ -312,6 +313,31 @@ class TestKit:
     async def arun(self, workflow: Any, /, *args: Any, **fields: Any) -> Any:
         return await self._acall(self._run(workflow, args, fields))
 
+    def retry(self, execution: Handle[R], *, from_start: bool = False, version: Version = None) -> Handle[R]:
+        """Retry an execution that failed, as ``handle.retry`` does, and wait for everything that follows without time
+        passing.
+        """
+        return self._call(self._retry(execution, from_start=from_start, version=version))
+
+    async def aretry(
+        self, execution: Handle[R], *, from_start: bool = False, version: Version = None
+    ) -> Handle[R]:
+        return await self._acall(self._retry(execution, from_start=from_start, version=version))
+
+    def move(
+        self, execution: Handle[Any] | str, version: Version = "latest", *, dry_run: bool = False
+    ) -> Moved:
+        """Let an execution that waits go on with another version of its workflow, or raise Conflict with the reasons.
+
+        ``dry_run`` only checks.
+        """
+        return self._call(self._move(execution, version, dry_run=dry_run))
+
+    async def amove(
+        self, execution: Handle[Any] | str, version: Version = "latest", *, dry_run: bool = False
+    ) -> Moved:
+        return await self._acall(self._move(execution, version, dry_run=dry_run))
+
     def signal(self, execution: Handle[Any] | str, name: str, payload: Any = None) -> None:
         """Send a signal, and wait for everything that follows from it without time passing."""
         self._call(self._signal(execution, name, payload))
@@ -502,6 +528,20 @@ class TestKit:
                 f"the worker was to die {missed}, but the run took {commits} commits; crashes(…) lists every point"
             )
         return result
+
+    async def _retry(self, execution: Handle[R], *, from_start: bool, version: Version) -> Handle[R]:
+        await self._store_workflows()
+        again = await execution.aretry(from_start=from_start, version=version)
+        await self._running.time.until_idle()
+        return again
+
+    async def _move(self, execution: Handle[Any] | str, version: Version, *, dry_run: bool) -> Moved:
+        await self._store_workflows()
+        await self._running.time.until_idle()
+        known = execution if isinstance(execution, str) else execution.id
+        moved = await self._running.client_engine.client.move(known, version, dry_run=dry_run)
+        await self._running.time.until_idle()
+        return moved
 
     async def _signal(self, execution: Handle[Any] | str, name: str, payload: Any) -> None:
         known = execution if isinstance(execution, str) else execution.id

@@ -55,6 +55,8 @@ class Changes:
         self.inputs: dict[int, bytes] = {}
         self.tags: list[tuple[int, ReplaceTags]] = []
         """Tags that running executions have set, by their numbers, in order."""
+        self.versions: dict[int, tuple[int, str]] = {}
+        """Versions that executions go on with, and their definitions, by the executions' numbers."""
         self.consumed: dict[Name, TokenRow] = {}
         self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
         """In spawn order."""
@@ -139,6 +141,7 @@ class Changes:
         return bool(
             self.inputs
             or self.tags
+            or self.versions
             or self.moved
             or self.new_scopes
             or self.scopes
@@ -210,6 +213,8 @@ class Changes:
             await tx.fetch("write.inputs", list(self.inputs), list(self.inputs.values()))
         if self.tags:
             await self._write_tags(tx)
+        if self.versions:
+            await tx.fetch("write.versions", list(self.versions), *columns(self.versions.values(), 2))
         if self.has_runs() or self.signals:
             await self._write_machines(tx)
         if (

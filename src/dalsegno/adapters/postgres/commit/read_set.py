@@ -18,6 +18,7 @@ from dalsegno.model.effect import (
     FinishExecution,
     HurryToken,
     MarkStarted,
+    MoveMachine,
     OpenBarrier,
     OpenScope,
     PostSignal,
@@ -32,7 +33,7 @@ from dalsegno.model.effect import (
     TakeOrder,
     WakeMachine,
 )
-from dalsegno.model.ids import scope_chain
+from dalsegno.model.ids import resume_token_id, scope_chain
 from dalsegno.model.transition import Transition
 
 Key = tuple[str, str]
@@ -200,6 +201,11 @@ def _save_machine(wanted: ReadSet, execution: str, effect: SaveMachine) -> None:
     wanted.waiting_signals.update((execution, name) for name in effect.wake.signals)
 
 
+def _move_machine(wanted: ReadSet, execution: str, effect: MoveMachine) -> None:
+    wanted.machines.add(execution)
+    wanted.tokens.add((execution, resume_token_id(execution, effect.version)))
+
+
 def _machine(wanted: ReadSet, execution: str, _effect: object) -> None:
     wanted.machines.add(execution)
 
@@ -248,6 +254,7 @@ NOTES: dict[type, Callable[[ReadSet, str, Any], None]] = {
     EndScope: _end_scope,
     AdjustGate: _gate,
     SaveMachine: _save_machine,
+    MoveMachine: _move_machine,
     SettlePromise: _machine,
     WakeMachine: _machine,
     PostSignal: _post_signal,

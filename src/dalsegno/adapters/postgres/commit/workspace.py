@@ -327,6 +327,9 @@ class PostgresWorkspace(MachineWorkspace):
     def replace_input(self, execution: str, data: bytes) -> None:
         self.changes.inputs[self._flights[execution].number] = data
 
+    def change_version(self, execution: str, version: int, definition: str) -> None:
+        self.changes.versions[self._flights[execution].number] = version, definition
+
     def replace_tags(self, execution: str, change: ReplaceTags) -> None:
         self.changes.tags.append((self._flights[execution].number, change))
 

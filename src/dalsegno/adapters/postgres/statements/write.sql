@@ -481,6 +481,22 @@ SET input = given.input
 FROM unnest($1::bigint[], $2::bytea[]) AS given (number, input)
 WHERE execution.number = given.number;
 
+-- :name versions
+-- Scripts go on with other versions of their programs.
+WITH given AS MATERIALIZED (
+    SELECT *
+    FROM unnest($1::bigint[], $2::integer[], $3::text[]) AS given (number, version, definition)
+), moved AS (
+    UPDATE flight
+    SET definition = given.definition
+    FROM given
+    WHERE flight.number = given.number
+)
+UPDATE execution
+SET version = given.version, definition = given.definition
+FROM given
+WHERE execution.number = given.number;
+
 -- :name tags
 -- All tags of some executions ($1, $2), and the index rows: removed ones ($3 to $5) and new ones ($6 to $8), by
 -- their whole keys. A common tag has as many rows as there are executions.

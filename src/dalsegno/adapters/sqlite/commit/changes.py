@@ -186,6 +186,7 @@ class Changes:
         "taken_orders",
         "tokens",
         "tombstones",
+        "versions",
     )
 
     def __init__(self) -> None:
@@ -199,6 +200,8 @@ class Changes:
         """Whether what was written lets claims find more: ready tokens, or executions that continue."""
         self.tags: list[tuple[int, ReplaceTags]] = []
         """Tags that running executions have set, by their numbers, in order."""
+        self.versions: dict[int, tuple[int, str]] = {}
+        """Versions that executions go on with, and their definitions, by the executions' numbers."""
         self.consumed: list[Any] = []
         """Parameters of ``consume``."""
         self.tombstones: list[tuple[Flight, str]] = []
@@ -284,6 +287,9 @@ class Changes:
         _each(connection, "execution.change_large_record", large)
         for number, data in self.inputs.items():
             self._replace_input(connection, number, data)
+        for number, (version, definition) in self.versions.items():
+            connection.execute(SQL["execution.change_version"], (version, definition, number))
+            connection.execute(SQL["execution.change_definition"], (definition, number))
         for number, change in self.tags:
             connection.execute(SQL["execution.replace_tags"], (json.dumps(change.tags), number))
             _each(connection, "execution.drop_tag", [(*tag, number) for tag in change.gone])

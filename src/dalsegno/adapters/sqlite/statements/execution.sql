@@ -97,6 +97,17 @@ UPDATE execution
 SET input = ?
 WHERE number = ?;
 
+-- :name change_version
+-- A script goes on with another version of its program; see change_definition.
+UPDATE execution
+SET version = ?, definition = ?
+WHERE number = ?;
+
+-- :name change_definition
+UPDATE flight
+SET definition = ?
+WHERE number = ?;
+
 -- :name replace_tags
 -- All tags of an execution; the index rows are changed separately.
 UPDATE execution

@@ -1,19 +1,40 @@
-"""Resumption of machines: exactly when an awaited result has arrived, and never twice at a time."""
+"""Resumption of machines: exactly when an awaited result has arrived, never twice at a time, and with the definition
+that the execution has by then.
+"""
 
 from __future__ import annotations
 
-from dalsegno.model.effect import WakeMachine
+from msgspec.structs import replace
+
+from dalsegno.model.effect import MoveMachine, WakeMachine
+from dalsegno.model.execution import ExecutionView
+from dalsegno.model.machine import Wake
 from dalsegno.model.token import SYSTEM_QUEUE
-from dalsegno.model.transition import AlreadyApplied, Park
-from dalsegno.testing.contract.builders import RUN, command, event, pause, resume, step, token
+from dalsegno.model.transition import AlreadyApplied, Park, Stale, Transition
+from dalsegno.testing.contract.builders import (
+    RUN,
+    cancel,
+    command,
+    event,
+    pause,
+    resume,
+    start,
+    step,
+    token,
+)
+from dalsegno.testing.contract.ledger.pending import submit, trigger
 from dalsegno.testing.contract.script_builders import (
     done,
     failed,
     machine_of,
+    new_script,
     resume_id,
     resume_lease,
+    resume_token,
     resumes,
     save,
+    signal,
+    start_script,
     suspend,
     task,
     tasks,
@@ -266,3 +287,149 @@ class LedgerWaking(Topic):
         await stack.apply(step(lease, done(1), events=[event("TimerFired")]))
 
         assert await resumes(stack) == [resume_id(1)]
+
+
+OLD = new_script().definition
+NEW = "f" * 64
+
+
+def move(version: int, *, before: str = OLD, snapshot: bytes = b"moved", execution: str = RUN) -> Transition:
+    effect = MoveMachine(version, before, NEW, 7, snapshot, line=9)
+    return command(execution, effect, events=[event("VersionChanged", "")])
+
+
+async def _record(stack: ContractStack) -> ExecutionView:
+    found = await stack.ledger.inspect(RUN)
+    assert found is not None
+    return found.execution
+
+
+class LedgerMoves(Topic):
+    """Scripts that go on with another version of their program: definition and machine change in one commit."""
+
+    guarantees = frozenset(("L1", "L2", "L5"))
+    needs = frozenset(("commit", "scripts"))
+
+    async def test_l2_move_changes_the_definition_and_the_machine(self, stack: ContractStack) -> None:
+        await suspend(stack, need=2, signals=("go",))
+
+        await stack.apply(move(1))
+
+        view, machine = await _record(stack), await machine_of(stack)
+        assert (view.version, view.definition, view.state) == (7, NEW, "RUNNING")
+        assert (machine.version, machine.snapshot, machine.line) == (2, b"moved", 9)
+        assert machine.wake == Wake(2, signals=("go",))
+        assert (await stack.kinds())[-1] == "VersionChanged"
+        assert await resumes(stack) == []
+
+    async def test_l2_next_turn_runs_the_new_definition(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        charge = (await tasks(stack))["t1"]
+
+        await stack.apply(move(1))
+        await stack.apply(step(charge, done(1)))
+
+        lease = await resume_lease(stack, 2)
+        assert lease.definition == NEW
+        await stack.apply(step(lease, save(2, read=1)))
+        assert (await machine_of(stack)).version == 3
+
+    async def test_l1_turn_of_the_old_definition_is_refused_and_runs_again(
+        self, stack: ContractStack
+    ) -> None:
+        await suspend(stack)
+        await stack.apply(command(RUN, WakeMachine()))
+        old = await resume_lease(stack, 1)
+
+        await stack.apply(move(1))
+
+        assert await stack.commit(step(old, save(1), task("never"))) == [Stale("fence")]
+        assert await stack.commit(step(old, save(2), task("never"))) == [Stale("fence")]
+        lease = await resume_lease(stack, 2)
+        assert lease.definition == NEW
+        await stack.apply(step(lease, save(2)))
+        assert "never" not in await stack.tokens()
+
+    async def test_l1_fused_commit_of_the_old_machine_is_refused(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"))
+        charge = (await tasks(stack))["t1"]
+        await stack.apply(move(1))
+        fused = done(1).completion
+
+        assert await stack.commit(step(charge, save(1, settled=fused))) == [Stale("version")]
+        await stack.apply(step(charge, done(1)))
+
+        assert (await resume_lease(stack, 2)).definition == NEW
+
+    async def test_l1_move_of_a_machine_that_moved_on_changes_nothing(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        before = await stack.picture()
+
+        for outdated in (move(0), move(2), move(1, before="0" * 64)):
+            assert await stack.commit(outdated) == [Stale("version")]
+
+        assert await stack.picture() == before
+
+    async def test_l2_repeated_move_is_recognised(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await stack.apply(move(1))
+        before = await stack.picture()
+
+        assert await stack.commit(move(1)) == [AlreadyApplied()]
+
+        assert await stack.picture() == before
+
+    async def test_l2_what_has_arrived_stays(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"), need=2)
+        charge = (await tasks(stack))["t1"]
+        await stack.apply(step(charge, done(1, b"7")))
+        await stack.apply(signal("s1"))
+
+        await stack.apply(move(1))
+
+        machine = await machine_of(stack)
+        assert [(each.promise, each.data) for each in machine.completions] == [(1, b"7")]
+        assert [each.id for each in machine.signals] == ["s1"]
+        assert await resumes(stack) == []
+        await stack.apply(command(RUN, done(2)))
+        assert (await resume_lease(stack, 2)).definition == NEW
+
+    async def test_l2_move_before_the_first_turn_replaces_its_token(self, stack: ContractStack) -> None:
+        first = replace(resume_token(), data=b"begin")
+        await stack.apply(start(new_script(), first))
+        old = await resume_lease(stack, 0)
+
+        await stack.apply(move(0, snapshot=b""))
+
+        assert await stack.commit(step(old, save(0))) == [Stale("fence")]
+        lease = await resume_lease(stack, 1)
+        assert (lease.definition, lease.data) == (NEW, b"")
+        assert (await machine_of(stack)).snapshot == b""
+
+    async def test_l2_pending_execution_begins_with_the_new_definition(self, stack: ContractStack) -> None:
+        await stack.apply(submit(script=True))
+
+        await stack.apply(move(0, snapshot=b""))
+
+        await stack.apply(trigger(RUN, resume_token()))
+        lease = await resume_lease(stack, 0)
+        assert lease.definition == NEW
+        await stack.apply(step(lease, save(0)))
+
+    async def test_l2_paused_execution_is_moved_and_resumes_later(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await stack.apply(pause())
+        await stack.apply(command(RUN, WakeMachine()))
+
+        await stack.apply(move(1))
+
+        assert (await stack.tokens())[resume_id(2)].state == "held"
+        await stack.apply(resume())
+        assert (await resume_lease(stack, 2)).definition == NEW
+
+    async def test_l5_ended_execution_is_not_moved(self, stack: ContractStack) -> None:
+        await stack.apply(start_script())
+        await stack.apply(cancel(RUN))
+
+        assert await stack.commit(move(0, snapshot=b"")) == [Stale("finished")]
+        assert resume_id(1) not in await stack.tokens()

@@ -25,8 +25,8 @@ OPERATIONS = (
 
 SCRIPT_OPERATIONS = (
     "claim", "claim", "step", "step", "step", "step", "step", "step", "batch", "batch", "batch", "duplicate", "late",
-    "show", "moved", "post", "post", "post", "deliver", "deliver", "drop", "nudge", "ask", "wake", "pause", "resume",
-    "resume", "release", "die",
+    "show", "moved", "post", "post", "post", "deliver", "deliver", "drop", "nudge", "ask", "revise", "wake", "pause",
+    "resume", "resume", "release", "die",
 )  # fmt: skip
 
 NUMBERS = st.integers(0, 99)

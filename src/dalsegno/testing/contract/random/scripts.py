@@ -12,7 +12,14 @@ from zlib import crc32
 
 from msgspec.structs import replace
 
-from dalsegno.model.effect import DeliverToToken, DropTokens, FinishExecution, HurryToken, WakeMachine
+from dalsegno.model.effect import (
+    DeliverToToken,
+    DropTokens,
+    FinishExecution,
+    HurryToken,
+    MoveMachine,
+    WakeMachine,
+)
 from dalsegno.model.execution import ENDED
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, Ranges, TakenSignal
@@ -251,6 +258,17 @@ class ScriptTwins(Twins):
         if self.leases:
             lease = self.leases[-1 - b % len(self.leases)]
             await self.commit(command(lease.execution, HurryToken(lease.token, lease.attempt + a % 2)))
+
+    async def revise(self, a: int, b: int) -> None:
+        """Let the script go on with another version of its program, or with one that is not its own any more."""
+        machine = await self.reference.ledger.machine(self.script)
+        found = await self.reference.ledger.inspect(self.script)
+        if machine is not None and found is not None:
+            before = found.execution.definition if b % 7 else "gone"
+            snapshot = b"moved %d" % a if machine.snapshot else b""
+            effect = MoveMachine(machine.version - (b % 5 == 0), before, f"hash-{b % 3}", b % 3, snapshot, a)
+            moved = command(self.script, effect, events=[event("VersionChanged", "")])
+            await self.commit(moved, *([moved] if b % 4 == 0 else []))
 
     async def ask(self, a: int, b: int) -> None:
         """Ask the script or, seldom, the graph to end. The graph ends at once."""
