@@ -106,6 +106,8 @@ class Verdict(Struct, frozen=True):
     predicted: bool
     steps: int
     applied: tuple[Fault, ...] = ()
+    moved: int = 0
+    """How often an execution was moved to another version."""
 
 
 def draw(seed: int) -> Case:

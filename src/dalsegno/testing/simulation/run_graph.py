@@ -132,6 +132,9 @@ class World(SimulatedSystem):
         options = StartOptions(idempotency_key=KEY)
         return await self.client.start(definition.name, self.scenario.input, options)
 
+    async def move(self) -> None:
+        """Do nothing: executions of graphs keep their version."""
+
     async def look(self) -> None:
         waits = await self.client.why(self.execution)
         await self.client.nodes(self.execution)

@@ -23,12 +23,12 @@ from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger, Woken
 
 FaultKind = Literal[
-    "crash", "stop", "jump", "pause", "resume", "cancel", "look",
+    "crash", "stop", "jump", "pause", "resume", "cancel", "look", "move",
     "fail", "lose-reply", "slow", "twice",
     "drop", "duplicate", "delay",
 ]  # fmt: skip
 
-STEP_FAULTS: tuple[FaultKind, ...] = ("crash", "stop", "jump", "pause", "resume", "cancel", "look")
+STEP_FAULTS: tuple[FaultKind, ...] = ("crash", "stop", "jump", "pause", "resume", "cancel", "look", "move")
 CALL_FAULTS: tuple[FaultKind, ...] = ("fail", "lose-reply", "slow", "twice")
 MESSAGE_FAULTS: tuple[FaultKind, ...] = ("drop", "duplicate", "delay")
 

@@ -155,6 +155,10 @@ class SimulatedSystem(ABC):
         """Read the running execution; the read must succeed."""
 
     @abstractmethod
+    async def move(self) -> None:
+        """Let the execution go on with another version, where it can."""
+
+    @abstractmethod
     async def observe_end(self) -> None:
         """Record the outcome after everything has ended."""
 
@@ -226,6 +230,8 @@ class SimulatedSystem(ABC):
                 await self.client.resume(self.execution)
             elif kind == "cancel":
                 await self.client.cancel(self.execution)
+            elif kind == "move":
+                await self.move()
             else:
                 await self.look()
         except (Conflict, OperatorError):

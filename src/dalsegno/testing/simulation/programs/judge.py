@@ -201,6 +201,15 @@ def _signals(random: Random, most: Mapping[str, int]) -> tuple[SentSignal, ...]:
     return tuple(sorted(sent, key=lambda signal: signal.after))
 
 
+def with_moves(case: ScriptCase) -> ScriptCase:
+    """Return the case with moves of the main execution between two versions of its program."""
+    random = Random(case.seed + 1)
+    steps = random.choice((60, 150, 400))
+    moves = [Fault("move", 1 + random.randrange(steps)) for _ in range(random.choice((1, 2, 5)))]
+    scenario = msgspec.structs.replace(case.scenario, is_moved=True)
+    return msgspec.structs.replace(case, scenario=scenario, schedule=(*case.schedule, *moves))
+
+
 def judge_script(case: ScriptCase) -> Verdict:
     findings: list[str] = []
     scenario = case.scenario
@@ -219,7 +228,14 @@ def judge_script(case: ScriptCase) -> Verdict:
             expected = certain or _explained(scenario, run)
             predicted = predicted or expected is not None
             findings += [f"{words}{each}" for each in _differences(expected, run)]
-    return Verdict(tuple(findings), certain is not None, predicted, disturbed.steps, tuple(disturbed.applied))
+    return Verdict(
+        tuple(findings),
+        certain is not None,
+        predicted,
+        disturbed.steps,
+        tuple(disturbed.applied),
+        disturbed.moved,
+    )
 
 
 def _certain(scenario: ScriptScenario, run: ScriptObservation) -> Prediction | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from dalsegno.adapters.memory import MemoryStore
@@ -92,6 +93,8 @@ class ScriptObservation(Struct):
     applied: list[Fault] = []
     steps: int = 0
     seconds: float = 0.0
+    moved: int = 0
+    """How often the main execution was moved to another version."""
 
     @property
     def view(self) -> ExecutionView | None:
@@ -99,9 +102,20 @@ class ScriptObservation(Struct):
         return ended.view if ended is not None else None
 
 
+NEVER = 1e7
+"""A timeout that no run reaches: with it, a program is another version of itself."""
+
+
 async def deploy(client: Client, scenario: ScriptScenario) -> None:
+    """Deploy the programs and, for moves, the main one in another version."""
     for program in programs_of(scenario):
         await client.deploy_script(program)
+    if not scenario.is_moved:
+        return
+    other = msgspec.structs.replace(scenario.program, timeout=NEVER)
+    for program in programs_of(msgspec.structs.replace(scenario, program=other)):
+        if program.name == MAIN:
+            await client.deploy_script(program)
 
 
 class ScriptWorld(SimulatedSystem):
@@ -112,6 +126,7 @@ class ScriptWorld(SimulatedSystem):
         self.scenario = scenario
         self.machines = MachineWatch(self.store)
         self._executions: dict[str, Ended] = {}
+        self.moved = 0
 
     def run(self) -> ScriptObservation:
         self.simulate()
@@ -124,11 +139,13 @@ class ScriptWorld(SimulatedSystem):
             self.faults.applied,
             self.loop.steps,
             self.loop.time(),
+            self.moved,
         )
 
     async def begin(self) -> str:
         await deploy(self.client, self.scenario)
-        execution = await self.client.start(MAIN, {}, StartOptions(idempotency_key=KEY))
+        version = 1 if self.scenario.is_moved else None
+        execution = await self.client.start(MAIN, {}, StartOptions(idempotency_key=KEY, version=version))
         for number, signal in enumerate(self.scenario.signals):
             self.spawn(self._send(execution, number, signal))
         return execution
@@ -146,6 +163,16 @@ class ScriptWorld(SimulatedSystem):
                 self.accepted.add(f"signal-{number}")
         except Conflict:
             return
+
+    async def move(self) -> None:
+        """Change the version of the main execution. The other one has the same code, so it must not be refused."""
+        try:
+            version = (await self.client.status(self.execution)).version
+            done = await self.client.move(self.execution, 3 - version)
+            self.moved += done.state == "moved"
+        except Conflict as refused:
+            if "cannot continue" in str(refused):
+                self.findings.append(f"move: {refused}")
 
     async def look(self) -> None:
         waits = await self.client.why(self.execution)

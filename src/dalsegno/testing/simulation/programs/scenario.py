@@ -86,6 +86,8 @@ class ScriptScenario(Struct, frozen=True):
     """True if messages only wake workers, which claim any ready token; else every message names a token."""
     concurrency: int = 4
     bystander: bool = False
+    is_moved: bool = False
+    """Whether the main execution may be moved between two versions of its program."""
 
     def payloads(self) -> Mapping[str, list[Any]]:
         """Return the payloads by name, in the order in which they are sent."""
