@@ -9,8 +9,10 @@ import pytest
 from dalsegno.testing.simulation.programs.judge import draw_script, judge_script, with_moves
 from tests.effort import first
 
-CHUNK = 40
-CHUNKS = 250
+pytestmark = pytest.mark.own_interpreter
+
+CHUNK = 20
+CHUNKS = 500
 
 
 @pytest.mark.parametrize("start", first(1, range(0, CHUNK * CHUNKS, CHUNK)))
