@@ -23,6 +23,10 @@ PROMISES = {
     "Signal.next": "`(name)`: promise of the payload of the next signal of that name; early ones are kept",
     "Signal.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
     "wait_for_signal": "another name for `Signal.when`",
+    "Request.next": "`(name)`: promise of the next request of that name, `{id, name, payload}`; early ones are kept",
+    "Request.when": "`(name, {timeout})`: the same; `TimeoutError` if none comes in time",
+    "Request.reply": "`(request, value)`: answers it: who has asked gets the value; the first answer counts",
+    "Request.reject": "`(request, message)`: refuses it: who has asked gets an error with the message",
     "approval": "`(message, {form, approvers, timeout, signal})` or `({message, …})`: asks people; promise of "
     "`{approved, decision, data, by, comment}`; `TimeoutError` without a decision in time",
     "Promise.all": "all results in the shape given; the first failure throws at once; `{limit: 2}`: two at a time",

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ProtectedName,
         QueueRefused,
         QuotaExceeded,
+        RequestRejected,
         SchemaMismatch,
         SecretUnreadable,
         SignatureRefused,
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
         log,
         now,
         race,
+        request,
+        requests,
         run,
         set_tags,
         signal,
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
         timeout,
     )
     from dalsegno.lang.python.errors import NotStorable, OutsideWorkflow, TaskError, UnsupportedPython
+    from dalsegno.lang.python.requests import Request
     from dalsegno.lang.python.values.decisions import Decision
     from dalsegno.model.failure import RetryPolicy
     from dalsegno.nodes.http.egress import EgressPolicy
@@ -140,6 +144,8 @@ __all__ = [
     "ProtectedName",
     "QueueRefused",
     "QuotaExceeded",
+    "Request",
+    "RequestRejected",
     "RetryPolicy",
     "SchemaMismatch",
     "SecretUnreadable",
@@ -175,6 +181,8 @@ __all__ = [
     "log",
     "now",
     "race",
+    "request",
+    "requests",
     "run",
     "set_tags",
     "signal",
@@ -202,6 +210,7 @@ _HOMES = {
     "NotStorable": "dalsegno.lang.python.errors",
     "NotThisServer": "dalsegno.client.problems",
     "OutsideWorkflow": "dalsegno.lang.python.errors",
+    "Request": "dalsegno.lang.python.requests",
     "RetryPolicy": "dalsegno.model.failure",
     "ServerUnreachable": "dalsegno.client.problems",
     "SnapshotError": "dalsegno.lang.errors",
@@ -216,6 +225,8 @@ _HOMES = {
     "log": "dalsegno.lang.python.api",
     "now": "dalsegno.lang.python.api",
     "race": "dalsegno.lang.python.api",
+    "request": "dalsegno.lang.python.api",
+    "requests": "dalsegno.lang.python.api",
     "run": "dalsegno.lang.python.api",
     "set_tags": "dalsegno.lang.python.api",
     "signal": "dalsegno.lang.python.api",

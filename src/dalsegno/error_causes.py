@@ -572,6 +572,10 @@ USAGE: dict[str, tuple[str, str]] = {
             "running or waiting."
         ),
     ),
+    "DS-173": (
+        "The workflow refused a request (`ask`); the message is its reason.",
+        "Send a request that it accepts. With the same `id` the answer stays the same.",
+    ),
     "DS-180": (
         (
             "An expression cannot be compiled: a syntax error, an unknown name, nesting beyond the limit. In a "

@@ -10,6 +10,7 @@
     │   ├── Conflict               the execution is not in a state that allows this
     │   │   ├── KeyReused          an idempotency key that was used for a different request
     │   │   └── LeaseLost          a remote worker answers for a task that it does not hold any more
+    │   ├── RequestRejected        a workflow refused a request (raised by ``ask()``)
     │   ├── BadRequest             an HTTP request that cannot be parsed
     │   ├── TooLarge               an HTTP request that is larger than the server accepts
     │   ├── UnsupportedMedia       an HTTP request with a body of an unsupported media type
@@ -151,6 +152,12 @@ class KeyReused(Conflict):
 
 class LeaseLost(Conflict):
     code = "DS-350"
+
+
+class RequestRejected(UsageError):
+    """A workflow refused a request, with this message."""
+
+    code = "DS-173"
 
 
 class BadRequest(UsageError):

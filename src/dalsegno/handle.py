@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 import msgspec
 
@@ -14,12 +14,14 @@ from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import Moved
+from dalsegno.engine.operations.requests import RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
 from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED
 from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
+from dalsegno.lang.python.values.typed_values import from_plain
 from dalsegno.model.definition import Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
@@ -57,6 +59,19 @@ class Calls(Protocol):
     async def why(self, execution: str) -> list[Wait]: ...
 
     async def signal(self, execution: str, name: str, payload: Any = None, id: str | None = None) -> None: ...
+
+    async def ask(
+        self,
+        execution: str,
+        name: str,
+        payload: Any = None,
+        id: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as users know it
+    ) -> Any: ...
+
+    async def request(self, execution: str, id: str) -> RequestView: ...
+
+    async def open_requests(self, execution: str) -> list[RequestView]: ...
 
     async def approvals(self, execution: str) -> list[Approval]: ...
 
@@ -197,6 +212,76 @@ class Handle(Generic[R_co]):
 
     async def asignal(self, name: str, payload: Any = None, *, id: str | None = None) -> None:
         await self._acall(self._client().signal(self.id, name, payload, id))
+
+    @overload
+    def ask(
+        self,
+        name: str,
+        payload: Any = ...,
+        *,
+        returns: type[T],
+        timeout: Duration | None = ...,
+        id: str | None = ...,
+    ) -> T: ...
+
+    @overload
+    def ask(
+        self,
+        name: str,
+        payload: Any = ...,
+        *,
+        returns: None = ...,
+        timeout: Duration | None = ...,
+        id: str | None = ...,
+    ) -> Any: ...
+
+    def ask(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        returns: Any = None,
+        timeout: Duration | None = None,
+        id: str | None = None,
+    ) -> Any:
+        """Sends a request and returns the answer of the workflow, as an instance of ``returns`` if given. Raises
+        RequestRejected if the workflow refuses it, Conflict if the execution has ended or ends without an answer, and
+        TimeoutError after ``timeout`` (seconds, or text such as ``5m``): the request stays open, and the same ``id``
+        with the same payload waits for its answer again, or gets the one that there is."""
+        return self._call(self._ask(name, payload, returns, timeout, id))
+
+    @overload
+    async def aask(
+        self,
+        name: str,
+        payload: Any = ...,
+        *,
+        returns: type[T],
+        timeout: Duration | None = ...,  # noqa: ASYNC109 - the twin of ``ask``
+        id: str | None = ...,
+    ) -> T: ...
+
+    @overload
+    async def aask(
+        self,
+        name: str,
+        payload: Any = ...,
+        *,
+        returns: None = ...,
+        timeout: Duration | None = ...,  # noqa: ASYNC109 - the twin of ``ask``
+        id: str | None = ...,
+    ) -> Any: ...
+
+    async def aask(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        returns: Any = None,
+        timeout: Duration | None = None,  # noqa: ASYNC109 - the twin of ``ask``
+        id: str | None = None,
+    ) -> Any:
+        return await self._acall(self._ask(name, payload, returns, timeout, id))
 
     def approvals(self) -> list[Approval]:
         """Returns its open approvals, oldest first."""
@@ -345,6 +430,17 @@ class Handle(Generic[R_co]):
             return await self._client().wait(self.id, seconds)
         except TimeoutError:
             raise await self._too_late(seconds) from None
+
+    async def _ask(
+        self,
+        name: str,
+        payload: Any,
+        returns: Any,
+        timeout: Duration | None,  # noqa: ASYNC109 - see ``ask``
+        id: str | None,
+    ) -> Any:
+        answer = await self._client().ask(self.id, name, payload, id, _patience(timeout))
+        return answer if returns is None else from_plain(answer, returns, f"the answer to request '{name}'")
 
     async def _too_late(self, timeout: float | None) -> TimeoutError:  # noqa: ASYNC109 - it has passed already
         said = f"execution {self.id} did not end within {timeout:g} s"

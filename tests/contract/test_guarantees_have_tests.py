@@ -19,8 +19,8 @@ PORTS = (
     clock.Clock,
 )
 DOCS = Path(__file__).parents[2] / "docs"
-NAMED = re.compile(r"\*\*([A-Z]\d) ([a-z ]+?)\*\*")
-NUMBERED = re.compile(r"\b([LBAKRMC]\d)\b")
+NAMED = re.compile(r"\*\*([A-Z]\d+) ([a-z ]+?)\*\*")
+NUMBERED = re.compile(r"\b([LBAKRMC]\d+)\b")
 
 
 def guarantees() -> dict[str, str]:
@@ -50,7 +50,7 @@ def test_suite_knows_exactly_the_guarantees_of_the_ports() -> None:
 
 
 def test_no_test_speaks_of_a_guarantee_that_no_port_gives() -> None:
-    numbers = {found.group(1).upper() for test in ALL_TESTS if (found := re.match(r"test_([a-z]\d)_", test))}
+    numbers = {found.group(1).upper() for test in ALL_TESTS if (found := re.match(r"test_([a-z]\d+)_", test))}
     assert numbers == set(guarantees())
 
 
@@ -59,7 +59,7 @@ def test_topic_declares_the_guarantees_its_tests_are_named_after(topic: type[Top
     named = {
         found.group(1).upper()
         for test in names_of_tests(topic)
-        if (found := re.match(r"test_([a-z]\d)_", test))
+        if (found := re.match(r"test_([a-z]\d+)_", test))
     }
     assert named <= topic.guarantees
 

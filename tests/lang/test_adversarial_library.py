@@ -216,6 +216,17 @@ ASKING: Table = {
     "Signal.next": ("Signal.next('s')",),
     "Signal.when": ("Signal.when('s', {timeout: '1h'})",),
     "wait_for_signal": ("wait_for_signal('s')",),
+    "Request.next": ("Request.next('s')",),
+    "Request.when": ("Request.when('s', {timeout: '1h'})",),
+    "Request.reply": (
+        "(() => { try { return Request.reply({id: 'a', name: 'b'}, t) } catch (e) { return e.message } })()",
+        "(() => { try { return Request.reply({id: 'a', name: 'b'}, o) } catch (e) { return e.message } })()",
+        "(() => { try { return Request.reply(o, g) } catch (e) { return e.message } })()",
+    ),
+    "Request.reject": (
+        "Request.reject({id: 'a', name: 'b'}, t)",
+        "(() => { try { return Request.reject(o, t) } catch (e) { return e.message } })()",
+    ),
     "approval": (
         "approval({message: t, form: s})",
         "approval(t, {approvers: s, timeout: '1h'})",

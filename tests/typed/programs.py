@@ -10,7 +10,22 @@ import msgspec
 import pydantic
 
 import dalsegno as ds
-from dalsegno import App, Handle, TaskContext, approval, first, gather, race, run, signal, sleep, start
+from dalsegno import (
+    App,
+    Handle,
+    Request,
+    TaskContext,
+    approval,
+    first,
+    gather,
+    race,
+    request,
+    requests,
+    run,
+    signal,
+    sleep,
+    start,
+)
 from dalsegno import sleep as pause
 from dalsegno.testing import TestKit
 
@@ -137,6 +152,14 @@ async def signals() -> str:
     decision, note = await gather(signal("decided", type=Decision), signal("noted", type=Note))
     assert_type(decision, Decision)
     assert_type(await race(signal("decided", type=Decision), sleep("7d")), Decision | None)
+    asked = await request("quote", type=Order)
+    assert_type(asked, Request[Order])
+    assert_type(asked.payload, Order)
+    asked.reply(Receipt(1))
+    assert_type((await request("any", "1h")).payload, Any)
+    async for each in requests("quote", type=Note):
+        assert_type(each.payload, Note)
+        break
     answer = await approval("pay?", form=Order)
     assert_type(answer.data, Order)
     return note.text
@@ -164,6 +187,8 @@ def starts() -> None:
     handle = app.start(checkout, Order(1), note="x")
     assert_type(handle, Handle[Receipt])
     assert_type(handle.result(timeout="5m").number, int)
+    assert_type(handle.ask("price", Order(1), returns=Receipt, timeout="5m"), Receipt)
+    assert_type(handle.ask("price"), Any)
     assert_type(app.start(report, 7), Handle[list[str]])
     assert_type(app.start(silent), Handle[None])
     assert_type(app.start(charge, Order(1), currency="CHF"), Handle[Receipt])
@@ -189,6 +214,7 @@ async def twins() -> None:
     handle = await app.astart(checkout, Order(1), note="x")
     assert_type(handle, Handle[Receipt])
     assert_type(await handle.aresult(), Receipt)
+    assert_type(await handle.aask("price", Order(1), returns=Receipt), Receipt)
     assert_type(await app.astart("checkout", {"id": 1}), Handle[Any])
     assert_type(await app.asubmit(checkout, Order(1)), Handle[Receipt])
     assert_type(await app.with_options(delay=5).astart(report, 7), Handle[list[str]])

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 
 import dalsegno as ds
-from dalsegno import App, Client, Handle, TaskContext, first, gather, race, run, signal, sleep, start
+from dalsegno import App, Client, Handle, TaskContext, first, gather, race, request, run, signal, sleep, start
 from dalsegno.testing import TestKit
 
 app = App("memory:")
@@ -157,3 +157,16 @@ async def signals(order: Order) -> None:
     (await signal("go", type=Order)).nonsense  # attr-defined; AttributeAccessIssue
     order = signal("go", type=Order)  # assignment; AssignmentType
     await signal("go", kind=Order)  # call-overload; CallIssue
+
+
+@app.workflow
+async def answers(order: Order) -> None:
+    await request(5)  # call-overload; ArgumentType
+    (await request("quote", type=Order)).payload.nonsense  # attr-defined; AttributeAccessIssue
+    text: str = (await request("quote", type=Order)).payload  # assignment; AssignmentType
+    (await request("quote")).reject(5)  # arg-type; ArgumentType
+
+
+def asks(handle: Handle[int]) -> None:
+    number: int = handle.ask("quote", returns=str)  # assignment; AssignmentType
+    handle.ask(5)  # call-overload; ArgumentType

@@ -41,8 +41,10 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True):
     tended: bool = False
     """It has polled for overdue work of others: another poll is not needed at once."""
     watches: bool = False
-    """It asks for endings."""
+    """It asks for endings and answers."""
     ended: tuple[str, ...] = ()
+    answered: tuple[str, ...] = ()
+    """Executions that answered a request."""
     news: bool = False
     """Something is ready, and it is not known for which process: all that wait look."""
     busy: bool = False
@@ -90,7 +92,9 @@ class ChannelNeighbours:
         self._watchers: dict[str, float] = {}
         """The time until which each of the other processes needs endings."""
         self._watch_sent_at = -WATCHED
+        self._answered: Callable[[str], None] | None = None
         self._endings: list[str] = []
+        self._answers: dict[str, None] = {}
         self._has_outbox_entries = False
 
     def look_every(self) -> float:
@@ -117,19 +121,27 @@ class ChannelNeighbours:
         self.channel.send(Message(self.channel.name, owed=True))
 
     def announce_ended(self, execution: str) -> None:
-        if not self._watchers:
-            return
-        if not self._endings:
+        if self._watchers:
+            self._send_soon()
+            self._endings.append(execution)
+
+    def announce_answered(self, execution: str) -> None:
+        if self._watchers:
+            self._send_soon()
+            self._answers[execution] = None
+
+    def _send_soon(self) -> None:
+        if not self._endings and not self._answers:
             asyncio.get_running_loop().call_soon(self._send_endings)
-        self._endings.append(execution)
 
     def _send_endings(self) -> None:
-        """Send the endings of one batch together, if any process still needs them."""
+        """Send the endings and answers of one batch together, if any process still needs them."""
         ended, self._endings = tuple(self._endings), []
+        answered, self._answers = tuple(self._answers), {}
         now = _clock()
         self._watchers = {name: until for name, until in self._watchers.items() if until > now}
         if self._watchers:
-            self.channel.send(Message(self.channel.name, ended=ended))
+            self.channel.send(Message(self.channel.name, ended=ended, answered=answered))
 
     def announce_round(self) -> None:
         self.channel.send(Message(self.channel.name, tended=True))
@@ -155,6 +167,9 @@ class ChannelNeighbours:
     def on_ending(self, ended: Callable[[str], None]) -> None:
         self._ended = ended
 
+    def on_answer(self, answered: Callable[[str], None]) -> None:
+        self._answered = answered
+
     def connected(self) -> None:
         """Handle a new connection of the channel: a request for endings may not have arrived."""
         self._watch_sent_at = -WATCHED
@@ -173,6 +188,9 @@ class ChannelNeighbours:
         if self._ended is not None:
             for execution in message.ended:
                 self._ended(execution)
+        if self._answered is not None:
+            for execution in message.answered:
+                self._answered(execution)
 
 
 def _clock() -> float:

@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "submit",
         "trigger",
         "signal",
+        "ask",
         "approvals",
         "approve",
         "reject",

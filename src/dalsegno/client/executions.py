@@ -17,6 +17,8 @@ from dalsegno.client.schemas import (
     ExecutionReply,
     NodeReply,
     PictureReply,
+    RequestPage,
+    RequestReply,
     WhyReply,
 )
 from dalsegno.client.starts import Starts
@@ -27,6 +29,7 @@ from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport
+from dalsegno.engine.operations.requests import RequestView, too_late
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.starting.moving import RetryPlan
@@ -201,6 +204,44 @@ class ServerCalls:
         body = {"name": name, "payload": payload, "id": id or own_key()}
         await self.transport.send("POST", _path(execution, "signals"), Any, body, repeatable=True)
 
+    async def ask(
+        self,
+        execution: str,
+        name: str,
+        payload: Any = None,
+        id: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as users know it
+    ) -> Any:
+        """Send a request and wait for its answer. The server answers when there is one, without polling."""
+        own = id or own_key()
+        until = None if timeout is None else time.monotonic() + timeout
+        query = {"wait": round(_left(until), 3)}
+        path = _path(execution, f"requests/{quote(name, safe='')}")
+        body = {"payload": payload, "id": own}
+        reply = await self.transport.send(
+            "POST", path, RequestReply, body, query=query, repeatable=True, slack=_left(until) + SLACK
+        )
+        while reply.state in ("waiting", "received") and (until is None or time.monotonic() < until):
+            began = time.monotonic()
+            path = _path(execution, f"requests/{quote(own, safe='')}")
+            left = _left(until)
+            reply = await self.transport.poll(path, RequestReply, left, SLACK)
+            if reply.state in ("waiting", "received") and time.monotonic() - began < min(left, 1.0):
+                await asyncio.sleep(FIRST_PAUSE)  # a stopping server answers early
+        found = reply.view(execution)
+        if found.is_open:
+            raise TimeoutError(too_late(found, timeout))
+        return found.answer()
+
+    async def request(self, execution: str, id: str) -> RequestView:
+        path = _path(execution, f"requests/{quote(id, safe='')}")
+        return (await self.transport.get(path, RequestReply)).view(execution)
+
+    async def open_requests(self, execution: str) -> list[RequestView]:
+        """Return the requests that wait for an answer, oldest first."""
+        page = await self.transport.get(_path(execution, "requests"), RequestPage)
+        return [each.view(execution) for each in page.items]
+
     async def cancel(self, execution: str, reason: str | None = None) -> None:
         await self._end(execution, "cancel", reason)
 
@@ -352,6 +393,11 @@ def _start_at(given: Moment | None) -> str | None:
     return (
         None if given is None else datetime.fromtimestamp(read_moment(given, "'start_at'"), UTC).isoformat()
     )
+
+
+def _left(until: float | None) -> float:
+    """Return the seconds of the next long poll."""
+    return LONG_POLL if until is None else min(max(until - time.monotonic(), 0), LONG_POLL)
 
 
 def _path(execution: str, part: str = "") -> str:

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, structs
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.requests import RequestState, RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.model.definition import Definition, DeployedTrigger
 from dalsegno.model.event import Event, EventKind
@@ -209,6 +210,21 @@ class ApprovalReply(Struct):
 class ApprovalPage(Struct):
     items: list[ApprovalReply]
     next: str | None = None
+
+
+class RequestReply(Struct):
+    id: str
+    name: str
+    state: RequestState
+    value: Raw = NULL
+    message: str | None = None
+
+    def view(self, execution: str) -> RequestView:
+        return RequestView(execution, self.id, self.name, self.state, self.value, self.message)
+
+
+class RequestPage(Struct):
+    items: list[RequestReply]
 
 
 class DefinitionReply(Struct):

@@ -241,13 +241,23 @@ class Transport:
         repeatable: bool = False,
         key: str | None = None,
         when_lost: Callable[[], None] | None = None,
+        slack: float | None = None,
     ) -> T:
         """Send a request. ``repeatable``: it is idempotent and may be repeated when no answer came. A ``key`` makes
-        it so. ``when_lost`` is called when no answer came to a request that may have reached the server."""
+        it so. ``slack``: seconds that the answer to a long poll may take.
+        ``when_lost`` is called when no answer came to a request that may have reached the server."""
         content = encode_value(body, "the request") if body is not None else None
         again = repeatable or key is not None
         response = await self._ask(
-            method, path, query, content, repeatable=again, key=key, when_lost=when_lost
+            method,
+            path,
+            query,
+            content,
+            repeatable=again,
+            key=key,
+            when_lost=when_lost,
+            read=slack,
+            connections=self._polls if slack is not None else None,
         )
         return self.read(response, kind)
 

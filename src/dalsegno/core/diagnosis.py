@@ -43,7 +43,18 @@ WaitKind = Literal[
 
 
 Subject = Literal[
-    "", "execution", "program", "node", "task", "timer", "signal", "approval", "child", "schedule", "limit"
+    "",
+    "execution",
+    "program",
+    "node",
+    "task",
+    "timer",
+    "signal",
+    "request",
+    "approval",
+    "child",
+    "schedule",
+    "limit",
 ]
 """The kind of object that ``node`` of a `Wait` names. ``limit``: a time limit around an await."""
 

@@ -23,6 +23,7 @@ from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approv
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport, Moves
+from dalsegno.engine.operations.requests import Requests, RequestView
 from dalsegno.engine.operations.signals import Signals
 from dalsegno.engine.operations.why import ScriptSnapshotView, Why
 from dalsegno.engine.remote.declarations import RemoteDeclarations
@@ -65,6 +66,7 @@ class Client(StoredExecutions):
         self.moving = Moves(self)
         self.cancelling = Cancellation(self, self.launcher)
         self.signalling = Signals(self)
+        self.asking = Requests(self, self.signalling)
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
         self.settle_triggers: Callable[[str], Awaitable[Any]] = _settle_none
         """Applies the schedules and webhooks of a workflow's current version."""
@@ -207,6 +209,27 @@ class Client(StoredExecutions):
         effect. See `Signals.send`.
         """
         await self.signalling.send(execution, name, payload, id)
+
+    async def ask(
+        self,
+        execution: str,
+        name: str,
+        payload: Any = None,
+        id: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - as users know it
+    ) -> Any:
+        """Send a request and return the workflow's answer; the same ``id`` again is the same request. See
+        `Requests.ask`.
+        """
+        return await self.asking.ask(execution, name, payload, id, timeout)
+
+    async def request(self, execution: str, id: str) -> RequestView:
+        """Return a request with its answer, if it has one."""
+        return await self.asking.get(execution, id)
+
+    async def open_requests(self, execution: str) -> list[RequestView]:
+        """Return the requests that wait for an answer, oldest first."""
+        return await self.asking.open(execution)
 
     async def cancel(self, execution: str, reason: str | None = None) -> None:
         """Cancel an execution. A graph ends at once; a script cleans up first. A second cancel has no effect."""

@@ -55,7 +55,7 @@ from dalsegno.engine.worker.focused_broker import FocusedBroker
 from dalsegno.engine.worker.heartbeat import Heartbeat, RetiredNames
 from dalsegno.engine.worker.worker import Worker
 from dalsegno.errors import BadConfiguration, OperatorError, StoreLost
-from dalsegno.model.effect import DropTokens, FinishExecution
+from dalsegno.model.effect import AnswerRequest, DropTokens, FinishExecution
 from dalsegno.model.execution import NOT_ENDED
 from dalsegno.model.transition import Applied, Transition
 from dalsegno.ports.archive import ExecutionFilter
@@ -172,16 +172,12 @@ class Engine:
             retention=self.settings.retention,
         )
         self.endings = Endings(stack.archive)
-        if stack.neighbours is not None:
-            stack.neighbours.on_ending(self.endings.notice_elsewhere)
-            self.endings.waiting = stack.neighbours.watch_endings
-        if stack.watch is not None:
-            stack.watch.on_commit(self.endings.poll_soon)
-            stack.watch.on_commit(switch_often)
-        self.scripts.lookouts = Lookouts(self.endings.over, self.committer.commit)
         self.client = Client(
             stack, self.definitions, self.committer, self.endings, self.loader, self.settings.limits
         )
+        self.answers = self.client.asking.answers
+        self._listen(stack)
+        self.scripts.lookouts = Lookouts(self.endings.over, self.committer.commit)
         self.client.seals = self.seals
         self.client.task_limit = self._task_limit
         self.client.launcher.notice_due = self.timers.notice
@@ -193,7 +189,14 @@ class Engine:
         self.troubles = StuckReasons(stack.records, stack.clock)
         self.outbox.trouble = self.troubles.note
         self.outage = Outage()
-        for role in (self.committer, self.timers, self.endings, self.reconciler, self.outbox):
+        for role in (
+            self.committer,
+            self.timers,
+            self.endings,
+            self.answers,
+            self.reconciler,
+            self.outbox,
+        ):
             role.outage = self.outage
         self.publishing = self._make_publishing()
         self._intake: WireIntake | None = None
@@ -330,6 +333,17 @@ class Engine:
     def is_running(self) -> bool:
         """Whether a worker or a scheduler runs."""
         return bool(self._roles)
+
+    def _listen(self, stack: Stack) -> None:
+        """Hear from other processes about endings and answers."""
+        if stack.neighbours is not None:
+            stack.neighbours.on_ending(self.endings.notice_elsewhere)
+            stack.neighbours.on_answer(self.answers.notice_elsewhere)
+            self.endings.waiting = self.answers.waiting = stack.neighbours.watch_endings
+        if stack.watch is not None:
+            stack.watch.on_commit(self.endings.poll_soon)
+            stack.watch.on_commit(self.answers.poll_soon)
+            stack.watch.on_commit(switch_often)
 
     def _share(self, neighbours: Neighbours) -> None:
         """Share timers, deliveries and repairs with the other processes that run a scheduler."""
@@ -485,6 +499,7 @@ class Engine:
         self._roles.clear()
         if self.scripts.lookouts is not None:
             await self.scripts.lookouts.close()
+        await self.answers.close()
         await self.endings.close()
         await self.troubles.close()
         await self.committer.drain()
@@ -534,6 +549,9 @@ class Engine:
             self.worker.releaser.note_stored(transition)
             if applied.ended is not None or DropTokens in map(type, transition.effects):
                 _cancel_runs(self.worker, transition, applied)
+        has_answers = AnswerRequest in map(type, transition.effects)
+        if has_answers:
+            self.answers.committed(transition, applied)
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
@@ -541,6 +559,8 @@ class Engine:
             self.publishing.committed(transition, applied)
         if self.stack.neighbours is not None:
             announce_commit(self.stack.neighbours, transition, applied)
+            if has_answers:
+                self.stack.neighbours.announce_answered(transition.execution)
 
     def _task_options(self, name: str) -> Mapping[str, Any]:
         return self._tasks.options_of(name) if self._tasks is not None else {}

@@ -295,6 +295,18 @@ class PostSignal(Struct, frozen=True, gc=False, tag=True):
     event: NewEvent
 
 
+class AnswerRequest(Struct, frozen=True, gc=False, tag=True):
+    """Answer what was posted under this ``id``: ``data`` is kept with it, and ``event`` is recorded.
+
+    It counts as taken from then on. The first answer counts: another one, or one to an id under which nothing was
+    posted to this execution, changes nothing.
+    """
+
+    id: str
+    data: bytes
+    event: NewEvent
+
+
 class DeliverToToken(Struct, frozen=True, gc=False, tag=True):
     """Wake a token parked with ``awaits``: it becomes ready with the reason ``arrival``.
 
@@ -400,6 +412,7 @@ Effect = (
     | MoveMachine
     | SettlePromise
     | PostSignal
+    | AnswerRequest
     | DeliverToToken
     | HurryToken
     | RequestCancel

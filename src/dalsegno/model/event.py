@@ -33,6 +33,8 @@ EventKind = Literal[
     "TaskHandedOver",
     "TimerFired",
     "SignalReceived",
+    "RequestReceived",
+    "RequestAnswered",
     "ChildStarted",
     "ChildEnded",
     "TagsChanged",

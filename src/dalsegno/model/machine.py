@@ -15,7 +15,26 @@ from msgspec import Struct
 Ranges = tuple[tuple[int, int], ...]
 """Half-open ranges of promise numbers, in order."""
 
+REQUEST = "request\x1f"
+"""What the names and ids of requests begin with in the mailbox, where signals are, too; no signal's does."""
+
 CancelReason = Literal["", "cancel", "timeout"]
+
+
+def in_mailbox(request: str) -> str:
+    """Return a request's name or id as the mailbox has it."""
+    return REQUEST + request
+
+
+def request_in(mail: str) -> str | None:
+    """Return a request's name or id from the mailbox; None for a signal's."""
+    return mail[len(REQUEST) :] if mail.startswith(REQUEST) else None
+
+
+def in_words(mail: str) -> str:
+    """Return what a name in the mailbox stands for: ``signal 'go'`` or ``request 'quote'``."""
+    request = request_in(mail)
+    return f"signal '{mail}'" if request is None else f"request '{request}'"
 
 
 def reaches(ranges: Ranges, promise: int) -> bool:
@@ -82,6 +101,18 @@ class SignalView(Struct, frozen=True, gc=False):
     number: int
     place: int = 0
     """Its number among the completions of a machine: when taken, it becomes a completion of that number."""
+
+
+class PostedView(Struct, frozen=True, gc=False):
+    """A signal or request that was posted, whether it was taken or not."""
+
+    id: str
+    name: str
+    number: int
+    """The number of its event."""
+    taken: bool
+    data: bytes
+    """Of one that was taken: empty, or the answer to a request."""
 
 
 class MachineView(Struct, frozen=True):

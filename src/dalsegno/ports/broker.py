@@ -65,11 +65,14 @@ class Neighbours(Protocol):
     def announce_ended(self, execution: str) -> None:
         """Report that a commit of this process ended this execution."""
 
+    def announce_answered(self, execution: str) -> None:
+        """Report that a commit of this process answered a request to this execution."""
+
     def announce_round(self) -> None:
         """Report that this process has just polled for overdue work of others, due timers included."""
 
     def watch_endings(self) -> None:
-        """Ask for hints about endings: this process waits for an execution to end."""
+        """Ask for hints about endings and answers: this process waits for an execution to end or to answer."""
 
     def on_upkeep(
         self, due: Callable[[float], None], outbox: Callable[[], None], round: Callable[[], None]
@@ -77,6 +80,8 @@ class Neighbours(Protocol):
         """Register the callbacks of a process that fires timers, delivers and repairs."""
 
     def on_ending(self, ended: Callable[[str], None]) -> None: ...
+
+    def on_answer(self, answered: Callable[[str], None]) -> None: ...
 
 
 class Watch(Protocol):

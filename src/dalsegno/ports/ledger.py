@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dalsegno.model.barrier import BarrierView, LeftView, SlotView
 from dalsegno.model.inspection import Inspection, Untouched
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, PostedView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.records import Record
@@ -131,6 +131,8 @@ class Ledger(Protocol):
       not decrease: an event is dated between the previous commit and its own.
     * **L9 isolation**: a transition touches only its own execution; ready tokens of equal priority are claimed in
       the order in which they became ready.
+    * **L10 answered once**: of several answers to what was posted under one id the first is kept, with the commit that
+      gives it; every process reads it by that id until the execution is swept, and in the history from then on.
 
     A transition with ``hand`` is a person's: it settles a token that need not be leased, at the fence and the
     attempt that the person has seen. Of it and the step of the token's holder one is applied (L1), and the other
@@ -229,6 +231,14 @@ class Ledger(Protocol):
 
     async def waiting_signals(self, execution: str, most: int) -> int:
         """Return how many signals wait to be taken, counted up to ``most``."""
+
+    async def posted(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], PostedView]:
+        """Return what was posted, taken or not, for those of these pairs of execution and id under which anything
+        was. One read, in one round trip if there is a network.
+        """
+
+    async def unanswered(self, execution: str, prefix: str, limit: int) -> list[PostedView]:
+        """Return what was posted under ids with this prefix and has no answer, at most ``limit``, oldest first."""
 
     async def inspect(self, execution: str) -> Inspection | None: ...
 

@@ -54,6 +54,7 @@ from dalsegno.server.routes.operations import (
     queues_router,
     workers_router,
 )
+from dalsegno.server.routes.requests import requests_router
 from dalsegno.server.routes.schedules import router as schedules
 from dalsegno.server.routes.streams import router as stream
 from dalsegno.server.routes.submissions import router as submissions
@@ -148,6 +149,7 @@ ROUTERS = (
     submissions,
     inspection,
     waiting_router,
+    requests_router,
     keys_router,
     session_router,
     audit_router,

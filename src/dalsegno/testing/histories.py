@@ -19,6 +19,7 @@ from msgspec import Struct
 from dalsegno.model.event import Event, EventKind
 from dalsegno.model.execution import ENDED, SCRIPTED, ExecutionState, ExecutionView
 from dalsegno.model.ids import task_execution_id
+from dalsegno.model.machine import request_in
 from dalsegno.model.token import TokenKind, TokenState
 
 ENDINGS: dict[EventKind, ExecutionState] = {
@@ -638,9 +639,11 @@ def _stored_signals(found: _Found, received: Mapping[int, Event]) -> Iterator[st
     rows = found.history.rows
     if rows is None:
         return
+    requests = {event.seq: event for event in found.of("RequestReceived")}
     for signal in rows.signals:
-        event = received.get(signal.number)
-        if event is None or event.node != signal.name:
+        name = request_in(signal.name)
+        event = (received if name is None else requests).get(signal.number)
+        if event is None or event.node != (signal.name if name is None else name):
             yield f"signal {signal.id!r} ({signal.name}) is stored, but event {signal.number} does not say so"
     for number, count in Counter(signal.number for signal in rows.signals).items():
         if count > 1:
@@ -660,6 +663,20 @@ def _consumed_signals(found: _Found, received: Mapping[str, int]) -> Iterator[st
     for name, count in done.items():
         if count > received.get(name, 0):
             yield f"{count} waits for signal '{name}' went on, but {received.get(name, 0)} were received"
+
+
+def _requests(found: _Found, kind: EventKind = "RequestReceived", done: str = "received") -> Iterator[str]:
+    for name, count in Counter(_data_of(event).id for event in found.of(kind)).items():
+        if count > 1:
+            yield f"request {name!r} was {done} {count} times"
+
+
+def _answers(found: _Found) -> Iterator[str]:
+    received = {_data_of(event).id: event.seq for event in found.of("RequestReceived")}
+    for event in found.of("RequestAnswered"):
+        if received.get(name := _data_of(event).id, event.seq) >= event.seq:
+            yield f"request {name!r} was answered, but no event before says that it was received"
+    yield from _requests(found, "RequestAnswered", "answered")
 
 
 RULES: dict[EventKind, Rule] = {
@@ -691,6 +708,8 @@ RULES: dict[EventKind, Rule] = {
     "TaskHandedOver": _all(_one_end("TaskHandedOver"), _handed_over),
     "TimerFired": _all(_one_end("TimerFired"), _as_stored(("timer",), ("TimerFired",), None)),
     "SignalReceived": _signals,
+    "RequestReceived": _requests,
+    "RequestAnswered": _answers,
     "ChildStarted": _child_started,
     "ChildEnded": _child_ended,
     "TagsChanged": _tags_changed,

@@ -31,7 +31,7 @@ from dalsegno.model.barrier import BarrierView, LeftView, SlotView, open_slots
 from dalsegno.model.execution import ENDED
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import UNBOUNDED
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, PostedView
 from dalsegno.model.token import UNFINISHED, Lease, may_run_long, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.clock import Clock
@@ -264,6 +264,22 @@ class MemoryLedger:
     async def waiting_signals(self, execution: str, most: int) -> int:
         found = self._find(execution)
         return min(sum(not each.taken for each in found.mailbox.values()), most) if found is not None else 0
+
+    async def posted(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], PostedView]:
+        found: dict[tuple[str, str], PostedView] = {}
+        for execution, name in asked:
+            stored = self._find(execution)
+            row = stored.mailbox.get(name) if stored is not None else None
+            if row is not None:
+                data = row.data if row.taken else b""
+                found[execution, name] = PostedView(name, row.name, row.number, row.taken, data)
+        return found
+
+    async def unanswered(self, execution: str, prefix: str, limit: int) -> list[PostedView]:
+        stored = self._find(execution)
+        rows = sorted(stored.mailbox.values(), key=lambda row: row.number) if stored is not None else []
+        found = [row for row in rows if row.id.startswith(prefix) and not (row.taken and row.data)]
+        return [PostedView(row.id, row.name, row.number, row.taken, b"") for row in found[:limit]]
 
     def _find(self, execution: str) -> MemoryExecution | None:
         return self.store.executions.get(execution)

@@ -21,7 +21,7 @@ from dalsegno.core.settlement.limits import limit_view
 from dalsegno.model.barrier import BarrierView, LeftView, SlotView
 from dalsegno.model.inspection import Inspection, Untouched
 from dalsegno.model.limits import LimitView
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, PostedView
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Outcome, ReadyToken, Transition
 from dalsegno.ports.ledger import (
@@ -180,6 +180,14 @@ class PostgresLedger:
     async def waiting_signals(self, execution: str, most: int) -> int:
         ((count,),) = await self.store.fetch("look.waiting_signals", execution, most)
         return int(count)
+
+    async def posted(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], PostedView]:
+        rows = await self.store.fetch("look.posted", [pair[0] for pair in asked], [pair[1] for pair in asked])
+        return {(execution, row[0]): PostedView(*row) for execution, *row in rows}
+
+    async def unanswered(self, execution: str, prefix: str, limit: int) -> list[PostedView]:
+        rows = await self.store.fetch("look.unanswered", execution, prefix, prefix + LAST, limit)
+        return [PostedView(own, name, number, taken, b"") for own, name, number, taken in rows]
 
     async def inspect(self, execution: str) -> Inspection | None:
         async with self.store.look() as tx:

@@ -21,7 +21,7 @@ from dalsegno.errors import DalSegnoError, OperatorError
 from dalsegno.model.barrier import BarrierView, LeftView, SlotView, open_slots
 from dalsegno.model.ids import scope_chain
 from dalsegno.model.inspection import Inspection, Untouched
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, PostedView
 from dalsegno.model.token import Lease, not_among, with_handed_over
 from dalsegno.model.transition import Outcome, ReadyToken, Refused, Transition
 from dalsegno.ports.ledger import (
@@ -41,6 +41,18 @@ from dalsegno.ports.ledger import (
 from dalsegno.ports.records import Record
 
 Row = tuple[Any, ...]
+
+
+def posted(
+    connection: sqlite3.Connection, asked: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], PostedView]:
+    found: dict[tuple[str, str], PostedView] = {}
+    for execution, own in asked:
+        row = connection.execute(SQL["machine.posted"], (execution, own)).fetchone()
+        if row is not None:
+            name, number, taken, data = row
+            found[execution, own] = PostedView(own, name, number, bool(taken), data)
+    return found
 
 
 def inspect(connection: sqlite3.Connection, execution: str, now: float) -> Inspection | None:
@@ -320,6 +332,13 @@ class SqliteLedger:
     async def waiting_signals(self, execution: str, most: int) -> int:
         ((count,),) = await self.store.fetch("machine.waiting_signals", execution, most)
         return int(count)
+
+    async def posted(self, asked: Sequence[tuple[str, str]]) -> dict[tuple[str, str], PostedView]:
+        return await self.store.read(lambda connection: posted(connection, asked))
+
+    async def unanswered(self, execution: str, prefix: str, limit: int) -> list[PostedView]:
+        rows = await self.store.fetch("machine.unanswered", execution, prefix, prefix + LAST, limit)
+        return [PostedView(own, name, number, bool(taken), b"") for own, name, number, taken in rows]
 
     async def inspect(self, execution: str) -> Inspection | None:
         return await self.store.read(lambda connection: inspect(connection, execution, self.now()))

@@ -1,4 +1,4 @@
-"""``trigger``, ``signal``, ``pause``, ``cancel``, ``terminate`` and ``move``."""
+"""``trigger``, ``signal``, ``ask``, ``pause``, ``cancel``, ``terminate`` and ``move``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     app.command("trigger")(trigger)
     app.command("signal")(signal)
+    app.command("ask")(ask)
     app.command("pause")(pause)
     app.command("cancel")(cancel)
     app.command("terminate")(terminate)
@@ -90,6 +91,62 @@ def signal(
         return f"sent signal '{name}' to {found}{kept_for_later(name, waited)}"
 
     _command(execution, store, server, send, json=json)
+
+
+def ask(
+    execution: ExecutionId,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The request's name.", show_default=False)],
+    payload: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[JSON]", help="The request's payload: JSON, @FILE, or - for stdin.", show_default=False
+        ),
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="How long to wait for the answer: seconds, or text such as 30s.  [default: no limit]",
+            show_default=False,
+        ),
+    ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="TEXT",
+            help="Idempotency key: the same id again is the same request, and gets the same answer.",
+            show_default=False,
+        ),
+    ] = None,
+    store: Store = None,
+    server: Server = None,
+) -> None:
+    """Ask a running workflow, and print its answer as JSON.
+
+    Scripts and Python workflows answer, while a worker or server runs them. A refused request is an error.
+    """
+    import asyncio
+
+    from dalsegno.cli.documents import read_payload
+    from dalsegno.cli.errors import Refusal
+    from dalsegno.cli.output import emit
+    from dalsegno.cli.target.target import find_execution, reached, where_to
+    from dalsegno.engine.options import read_duration
+
+    carried = read_payload(payload, "payload")
+    seconds = read_duration(timeout, "--timeout") if timeout is not None else None
+
+    async def run() -> None:
+        async with reached(where_to(store, server)) as client:
+            found = await find_execution(client, execution)
+            try:
+                emit(await client.ask(found, name, carried, id, seconds))
+            except TimeoutError as error:
+                raise Refusal(str(error)) from None
+
+    asyncio.run(run())
 
 
 def pause(execution: ExecutionId, store: Store = None, server: Server = None, json: Json = False) -> None:

@@ -88,8 +88,18 @@ def _retrying(event: Event, data: Mapping[str, Any]) -> str:
     return f"{said}; attempt {data.get('attempt', 1) + 1} follows{left}"
 
 
-def _timer(event: Event, _data: Mapping[str, Any]) -> str:
-    return f"signal {event.node} did not arrive in time" if event.node else "a timer fired"
+def _timer(event: Event, data: Mapping[str, Any]) -> str:
+    awaited = "request" if data.get("request") else "signal"
+    return f"{awaited} {event.node} did not arrive in time" if event.node else "a timer fired"
+
+
+def _answered(event: Event, data: Mapping[str, Any]) -> str:
+    refusal = data.get("error")
+    return (
+        f"request {event.node} refused: {error_text(refusal)}"
+        if refusal
+        else f"request {event.node} answered"
+    )
 
 
 def _child_ended(event: Event, data: Mapping[str, Any]) -> str:
@@ -123,6 +133,8 @@ _SENTENCES: dict[str, Sentence] = {
     ),
     "TimerFired": _timer,
     "SignalReceived": lambda event, data: f"signal {event.node} received",
+    "RequestReceived": lambda event, data: f"request {event.node} received",
+    "RequestAnswered": _answered,
     "ChildStarted": lambda event, data: (
         f"workflow {event.node} started: execution {data.get('execution', '')}"
     ),
@@ -224,6 +236,8 @@ class ScriptFollowing:
         pending = self._seen.pending if self._seen is not None else ()
         signals = [each.name for each in pending if each.kind == "signal" and not each.received]
         sending = [f"send it: {self.command.signal(self.execution, name)}" for name in signals]
+        requests = [each.name for each in pending if each.kind == "request" and not each.received]
+        sending += [f"ask it: {self.command.short('ask', self.execution, name)}" for name in requests]
         activities = self._seen.activities if self._seen is not None else {}
         steps = next_program_steps(activities, self.command, self.execution)
         sending += [f"{intro} {line}" for intro, line in steps]

@@ -32,7 +32,7 @@ from dalsegno.errors import BadConfiguration, UsageError
 from dalsegno.lang import SnapshotError
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, UNDER_WAY, ExecutionView
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, request_in
 from dalsegno.model.suggestion import listed
 from dalsegno.model.token import TokenView
 from dalsegno.ports.archive import ExecutionFilter
@@ -61,16 +61,16 @@ BLOCK = "block"
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A timer, signal or child that has not arrived yet, or was not consumed yet. Equal ones are counted."""
+    """A timer, signal, request or child that has not arrived yet, or was not consumed yet. Equal ones are counted."""
 
-    kind: Literal["timer", "signal", "child", "limit"]
+    kind: Literal["timer", "signal", "request", "child", "limit"]
     """``limit``: the execution's own timeout, the end of its ``cancel_grace``, or a time limit around its await."""
     name: str = ""
     due: float | None = None
     execution: str = ""
     count: int = 1
     received: bool = False
-    """True for a signal that has arrived and waits to be consumed by the program."""
+    """True for a signal or request that has arrived and waits to be consumed by the program."""
 
 
 Turning = Literal["", "queued", "put off", "running", "gone"]
@@ -218,9 +218,9 @@ def _pending(
     awaited = machine.wake.signals if machine is not None else ()
     received = {signal.name for signal in machine.signals} if machine is not None else set[str]()
     signals = [
-        Pending("signal", name, received=True)
+        _awaited(name, received=True)
         if name in received
-        else Pending("signal", name, _first(limits.get(name), around if name in awaited else ()))
+        else _awaited(name, _first(limits.get(name), around if name in awaited else ()))
         for name in dict.fromkeys((*awaited, *limits))
     ]
     blocks = [Pending("limit", BLOCK, around[0])] if around and not awaited else []
@@ -230,6 +230,14 @@ def _pending(
     found = [Pending("timer", due=sleeping[0], count=len(sleeping))] if sleeping else []
     ends = [token for token in tokens if token.kind == "deadline" and token.state == "parked"]
     return [*signals, *found, *blocks, *(Pending("limit", token.node, token.due) for token in ends)]
+
+
+def _awaited(name: str, due: float | None = None, *, received: bool = False) -> Pending:
+    """Return the wait for a signal or request, by its name in the mailbox."""
+    request = request_in(name)
+    if request is not None:
+        return Pending("request", request, due, received=received)
+    return Pending("signal", name, due, received=received)
 
 
 def _first(due: float | None, others: Sequence[float]) -> float | None:
@@ -278,7 +286,8 @@ async def waited_signals(client: WorkflowApi, execution: str) -> list[str]:
         names = [signal_in(token.awaits) for token in inspection.tokens]
         return [name for name in dict.fromkeys(names) if name]
     machine = await client.stack.ledger.machine(execution)
-    return list(machine.wake.signals) if machine is not None else []
+    waited = machine.wake.signals if machine is not None else ()
+    return [name for name in waited if request_in(name) is None]
 
 
 async def earlier_event(client: WorkflowApi, execution: str, id: str) -> int | None:

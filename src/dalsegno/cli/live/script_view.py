@@ -87,10 +87,12 @@ class ScriptView:
                 more = f" {self.signs.dot} {each.count - 1:,} more later" if each.count > 1 else ""
                 yield self._row(sign, "WAITING", "timer", f"fires in {left}{more}")
             elif each.received:
-                yield self._row(sign, "WAITING", f"signal {each.name}", "has arrived, and is not taken yet")
-            elif each.kind == "signal":
+                yield self._row(
+                    sign, "WAITING", f"{each.kind} {each.name}", "has arrived, and is not taken yet"
+                )
+            elif each.kind in ("signal", "request"):
                 doing = f"has not arrived {self.signs.dot} gives up in {left}" if left else "has not arrived"
-                yield self._row(sign, "WAITING", f"signal {each.name}", doing)
+                yield self._row(sign, "WAITING", f"{each.kind} {each.name}", doing)
             elif each.kind == "child":
                 spin = self.signs.spin(moment.now)
                 yield self._row(spin, "RUNNING", f"workflow {each.name}", f"execution {each.execution}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -44,8 +44,9 @@ from dalsegno.cli.views.result import (
 )
 from dalsegno.cli.views.source import SourceText, stored_source
 from dalsegno.core.values import decode_value
+from dalsegno.engine.operations.requests import RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView
-from dalsegno.errors import Finding, InvalidDefinition
+from dalsegno.errors import Finding, InvalidDefinition, UsageError
 from dalsegno.graph.plan import Plan
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ENDED, ExecutionView
@@ -194,6 +195,8 @@ class ScriptDetails:
     """Why the program's state is not shown: the workflow's module is not available here."""
     has_letter: bool = False
     """True if a dead letter says that its clean-up did not finish."""
+    requests: list[RequestView] = field(default_factory=list)
+    """Requests to it that have no answer yet."""
     origin: Origin | None = None
     """The failed execution with whose machine it began."""
     move: Move | None = None
@@ -214,6 +217,7 @@ class ScriptDetails:
             "source": self.source.line(moment.line).strip() if self.source and moment.line else None,
             "awaiting": picture.awaiting or None if picture is not None else None,
             "pending": [_pending(each) for each in moment.pending],
+            "requests": [{"id": each.id, "name": each.name, "state": each.state} for each in self.requests],
             "variables": {name: as_json(value) for name, value in picture.variables.items()}
             if picture
             else {},
@@ -256,9 +260,32 @@ async def read_script_details(client: WorkflowApi, view: ExecutionView, events: 
         await children_of(client, view.id),
         missing,
         await has_letter(client, moment.execution),
+        await _open_requests(client, moment.execution),
         await origin_of(client, view),
         move_in(latest),
     )
+
+
+async def _open_requests(client: WorkflowApi, view: ExecutionView) -> list[RequestView]:
+    if view.state in ENDED:
+        return []
+    try:
+        return await client.open_requests(view.id)
+    except UsageError:  # an older server
+        return []
+
+
+def _print_requests(console: Console, requests: Sequence[RequestView]) -> None:
+    if not requests:
+        return
+    console.print("\nrequests without an answer", style="dim")
+    for each in requests[:SHOWN]:
+        said = "received" if each.state == "received" else "not received yet"
+        console.print(
+            Text.assemble("  ", (each.name, "bold"), f"  {said}  ", (each.id, "dim")), soft_wrap=True
+        )
+    if len(requests) > SHOWN:
+        console.print(f"  and {len(requests) - SHOWN:,} more; --json shows all", style="dim")
 
 
 def print_script_details(details: ScriptDetails, command: Command) -> None:
@@ -277,6 +304,7 @@ def print_script_details(details: ScriptDetails, command: Command) -> None:
         console.print(
             Text(f"\nits variables cannot be shown here: {details.missing}{given}", "yellow"), soft_wrap=True
         )
+    _print_requests(console, details.requests)
     print_facts(view, details.children, details.origin, details.move)
     print_events(view, details.events)
     error = error_of(view)

@@ -56,7 +56,15 @@ from dalsegno.model.effect import (
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import CLEANUP_RELATION, ExecutionView, NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id
-from dalsegno.model.machine import CancelReason, Completion, MachineView, Ranges, SignalView, reaches
+from dalsegno.model.machine import (
+    CancelReason,
+    Completion,
+    MachineView,
+    Ranges,
+    SignalView,
+    reaches,
+    request_in,
+)
 from dalsegno.model.token import DEFAULT_QUEUE, SYSTEM_QUEUE, UNFINISHED, NewToken, TokenView
 from dalsegno.model.transition import Transition
 
@@ -233,7 +241,9 @@ def known_before(kept: KeptMachine, reachable: Ranges, now: float) -> list[Effec
         if completion.promise not in failed and reaches(reachable, completion.promise)
     ]
     for signal in kept.signals:
-        if signal.name != BEGUN:
+        if (
+            signal.name != BEGUN and request_in(signal.name) is None
+        ):  # who sent a request was told of the failure
             event = NewEvent("SignalReceived", signal.name, "", now)
             placed.append((signal.place, PostSignal(signal.id, signal.name, signal.data, event)))
     return [effect for _, effect in sorted(placed, key=lambda one: one[0])]

@@ -35,6 +35,7 @@ from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
     ErrorValue,
+    Reply,
     StartTask,
     StartTimer,
     StartWorkflow,
@@ -42,6 +43,7 @@ from dalsegno.lang.runtime.effects import (
     promise_number,
 )
 from dalsegno.model.effect import (
+    AnswerRequest,
     CreateExecution,
     DropTokens,
     Effect,
@@ -54,7 +56,7 @@ from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import child_execution_id, promise_token_id, resume_token_id
 from dalsegno.model.limits import as_option
-from dalsegno.model.machine import reaches
+from dalsegno.model.machine import in_mailbox, reaches
 from dalsegno.model.token import DEFAULT_QUEUE, RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, Lease, NewToken
 from dalsegno.model.transition import Transition
 
@@ -130,6 +132,8 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     # The machine of a script that ends is saved too, for the version check: an ending must not come from a
     # machine that has moved on.
     effects.append(_saved(turn))
+    if Reply in turn.kinds:  # after the turn took them, before an ending
+        effects += [_answered(request, raw, now) for request, raw in turn.requests if type(request) is Reply]
     taken_over: list[Effect] = []
     if turn.status == "suspended":
         if turn.dropped:
@@ -166,6 +170,11 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
         lease.live,
         epoch=lease.epoch,
     )
+
+
+def _answered(reply: Reply, raw: bytes, now: float) -> AnswerRequest:
+    event = NewEvent("RequestAnswered", reply.name, "", now, raw)
+    return AnswerRequest(in_mailbox(reply.id), raw, event)
 
 
 def _saved(turn: Turn) -> SaveMachine:

@@ -23,7 +23,7 @@ from dalsegno.lang.runtime.effects import (
     promise_number,
 )
 from dalsegno.lang.runtime.effects import Effect as Request
-from dalsegno.lang.runtime.promises import ranges
+from dalsegno.lang.runtime.promises import ranges, shown_name
 from dalsegno.model.effect import Effect, ReplaceTags
 from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 from dalsegno.model.search import MOST_TAGS
@@ -176,7 +176,7 @@ def _describe(awaiting: Awaitable) -> str:
         return f"{_GROUPS[awaiting.kind]} of {len(awaiting.items)}"
     if awaiting.kind == "task" and asks_people(awaiting.name):
         return "approval"
-    return f"{awaiting.kind} {awaiting.name}" if awaiting.name else awaiting.kind
+    return shown_name(awaiting.kind, awaiting.name)
 
 
 def merge_tags(asked: Iterable[SetTags]) -> dict[str, str | None]:

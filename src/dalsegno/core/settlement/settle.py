@@ -28,6 +28,7 @@ from dalsegno.core.settlement.rows import (
     started_mark,
 )
 from dalsegno.core.settlement.signals import (
+    answer_request,
     deliver_to_token,
     find_in_mailbox,
     hurry_token,
@@ -40,6 +41,7 @@ from dalsegno.core.settlement.workspace import Workspace, cancelled_event, is_cl
 from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
+    AnswerRequest,
     BeginExecution,
     CancelTokens,
     CreateExecution,
@@ -524,6 +526,7 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     MoveMachine: move_machine,
     SettlePromise: settle_promise,
     PostSignal: post_signal,
+    AnswerRequest: answer_request,
     DeliverToToken: deliver_to_token,
     HurryToken: hurry_token,
     RequestCancel: request_cancel,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dalsegno.core.settlement.application import Application
 from dalsegno.core.settlement.rows import SignalRow, TokenRow
 from dalsegno.core.settlement.workspace import Workspace, is_closed
-from dalsegno.model.effect import DeliverToToken, HurryToken, PostSignal, TakeMessage
+from dalsegno.model.effect import AnswerRequest, DeliverToToken, HurryToken, PostSignal, TakeMessage
 from dalsegno.model.execution import SCRIPTED
 from dalsegno.model.ids import arrival_id
 
@@ -30,6 +30,16 @@ def post_signal(work: Application, effect: PostSignal) -> None:
     rows.save_signal(signal)
     if machine is not None and effect.name in machine.wake.signals:
         work.wake = True
+
+
+def answer_request(work: Application, effect: AnswerRequest) -> None:
+    """Keep the answer in place of the request's data, unless there is one."""
+    posted = work.rows.signal(work.execution.id, effect.id)
+    if posted is None or (posted.taken and posted.data):
+        return
+    posted.taken, posted.data = True, effect.data
+    work.rows.save_signal(posted)
+    work.record(effect.event)
 
 
 def _first_waiting(rows: Workspace, execution: str, awaits: str) -> TokenRow | None:

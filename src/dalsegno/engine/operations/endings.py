@@ -196,6 +196,10 @@ class Endings:
 
         await self._told(execution, _Waiter(wants_ending=False), look, None)
 
+    async def no_answer(self, execution: str) -> None:
+        """Return when the execution has ended or was removed: it answers no more requests."""
+        await self.over(execution)
+
     async def _told(
         self,
         execution: str,

@@ -18,6 +18,7 @@ from dalsegno.errors import Conflict, InvalidInput, KeyReused, LimitExceeded
 from dalsegno.model.effect import PostSignal
 from dalsegno.model.event import Event, NewEvent
 from dalsegno.model.ids import new_execution_id
+from dalsegno.model.machine import REQUEST, request_in
 from dalsegno.model.transition import AlreadyApplied, Applied, Transition
 
 LONGEST_SIGNAL_NAME = 500
@@ -44,7 +45,7 @@ _decode = msgspec.json.Decoder(_EventData).decode
 class Signals:
     def __init__(self, stored: StoredExecutions) -> None:
         self.stored = stored
-        self._storage = Storage(stored.stack.blobs, stored.limits.stored_bytes)
+        self.storage = Storage(stored.stack.blobs, stored.limits.stored_bytes)
         self._unseen: OrderedDict[str, int] = OrderedDict()
         """Number of signals this process may still send to an execution before it counts the waiting ones again."""
 
@@ -53,6 +54,8 @@ class Signals:
         payload has no effect, also after the execution has ended; with another name or payload it is refused.
         """
         _check_name(name)
+        if id is not None and request_in(id) is not None:
+            raise InvalidInput(f"a signal's id does not begin with {REQUEST!r}: that is kept for requests")
         kind = (await self.stored.outline(execution)).kind
         if kind in ("task", "schedule"):
             raise Conflict(
@@ -60,11 +63,11 @@ class Signals:
             )
         raw = encode_value(payload, "the signal's payload")
         try:
-            await self._refuse_many(execution)
+            await self.refuse_many(execution)
             result = await self.stored.results.of_raw(execution, raw, "the signal's payload")
             charged = COPIES * len(raw) if result.blob is None and len(raw) > SMALL else 0
             if charged:
-                await self._storage.charge(execution, charged)
+                await self.storage.charge(execution, charged)
         except LimitExceeded:
             if id is not None and await self._was_received(execution, name, raw, id):
                 return
@@ -74,7 +77,7 @@ class Signals:
         if isinstance(outcome, Applied):
             return
         if charged:
-            await self._storage.charge(execution, -charged)
+            await self.storage.charge(execution, -charged)
         if id is not None and await self._was_received(execution, name, raw, id):
             return
         if not isinstance(outcome, AlreadyApplied):
@@ -91,7 +94,7 @@ class Signals:
         effect = PostSignal(id or new_execution_id(now), name, succeeded(0, result).data, event)
         return Transition(execution, (effect,))
 
-    async def _refuse_many(self, execution: str) -> None:
+    async def refuse_many(self, execution: str) -> None:
         """Enforce the limit on waiting signals. They are counted once per `COUNT_EVERY` signals, so each process may
         exceed the limit by that many.
         """
@@ -138,5 +141,7 @@ class Signals:
 def _check_name(name: str) -> None:
     if not 0 < len(name) <= LONGEST_SIGNAL_NAME:
         raise InvalidInput(f"a signal's name has 1 to {LONGEST_SIGNAL_NAME} characters")
+    if request_in(name) is not None:
+        raise InvalidInput(f"a signal's name does not begin with {REQUEST!r}: that is kept for requests")
     if "\0" in name:
         raise InvalidInput("a signal's name contains a NUL character, which some stores cannot hold")

@@ -20,6 +20,7 @@ from dalsegno.core.diagnosis import (
     Explanation,
     Lost,
     Wait,
+    WaitKind,
     child_wait,
     command,
     group,
@@ -61,7 +62,7 @@ from dalsegno.model.barrier import BarrierView
 from dalsegno.model.execution import ENDED, NOT_ENDED, SCRIPTED, ExecutionView
 from dalsegno.model.ids import child_execution_id, promise_token_id
 from dalsegno.model.inspection import Inspection
-from dalsegno.model.machine import MachineView
+from dalsegno.model.machine import MachineView, in_words, request_in
 from dalsegno.model.token import TokenView
 from dalsegno.ports.archive import Archive, ExecutionFilter
 from dalsegno.ports.ledger import Examination, Ledger, RecordsAsked
@@ -352,19 +353,20 @@ def _deadline(token: TokenView) -> Wait:
 
 
 def _not_asked_for(machine: MachineView) -> list[Wait]:
-    """Return the signals that were received and that the program does not await: a name may be misspelt."""
+    """Return the signals and requests that were received and that nothing awaits: a name may be misspelt."""
     found = Counter(signal.name for signal in machine.signals if signal.name not in machine.wake.signals)
+    kept = "has arrived and is kept: nothing waits for it now"
     return [
-        Wait(
-            "kept",
-            name,
-            "",
-            f"signal '{name}' has arrived and is kept: nothing waits for it now",
-            count=count,
-            subject="signal",
-        )
-        for name, count in found.items()
+        replace(_mail("kept", name, f"{in_words(name)} {kept}"), count=count) for name, count in found.items()
     ]
+
+
+def _mail(kind: WaitKind, name: str, sentence: str) -> Wait:
+    """Return a wait about a signal or a request, by its name in the mailbox."""
+    request = request_in(name)
+    if request is None:
+        return Wait(kind, name, "", sentence, subject="signal")
+    return Wait(kind, request, "", sentence, subject="request")
 
 
 def _lost_owner(token: TokenView | None, lost: Mapping[str, Lost]) -> Lost | None:
@@ -414,23 +416,14 @@ def _missing_result(
 
 
 def _signal(execution: str, name: str, due: float | None) -> Wait:
-    send = command("signal", execution, name)
-    return Wait(
-        "signal",
-        name,
-        "",
-        f"signal '{name}' has not arrived",
-        due,
-        subject="signal",
-        hint=f"send it with `{send}`",
-        commands=(send,),
-    )
+    wait = _mail("signal", name, f"{in_words(name)} has not arrived")
+    send = command("signal" if wait.subject == "signal" else "ask", execution, wait.node)
+    return replace(wait, due=due, hint=f"send it with `{send}`", commands=(send,))
 
 
 def _received_signal(name: str, execution: ExecutionView) -> Wait:
     until = "the execution is resumed" if execution.state == "PAUSED" else "the program continues"
-    sentence = f"signal '{name}' has arrived and is kept until {until}"
-    return Wait("kept", name, "", sentence, subject="signal")
+    return _mail("kept", name, f"{in_words(name)} has arrived and is kept until {until}")
 
 
 def _timer(token: TokenView | None, due: float | None) -> Wait:
@@ -457,11 +450,11 @@ def _limited(waits: list[Wait], limit: float) -> list[Wait]:
     """Add the time limit around the await. A signal reports it as its own due time."""
     shown = [
         replace(wait, due=limit if wait.due is None else min(wait.due, limit))
-        if wait.kind == "signal" and wait.subject == "signal"
+        if wait.kind == "signal" and wait.subject in ("signal", "request")
         else wait
         for wait in waits
     ]
-    if all(wait.subject == "signal" for wait in waits):
+    if all(wait.subject in ("signal", "request") for wait in waits):
         return shown
     sentence = "gives up when the timeout() around it expires"
     return [*shown, Wait("deadline", "", "", sentence, limit, subject="limit")]

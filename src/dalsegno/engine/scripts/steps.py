@@ -83,7 +83,7 @@ from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import NO_RETRY
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.machine import Completion, MachineView, reaches
+from dalsegno.model.machine import Completion, MachineView, in_words, reaches, request_in
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -552,8 +552,10 @@ class ScriptSteps:
         if view is not None and any(signal.name == body.signal for signal in view.signals):
             # The signal arrived in time, or another one of its name did. The resume that assigns it goes first.
             return ScriptStep(put_off(lease, now + AFTER_THE_SIGNAL))
-        error = ErrorValue("TimeoutError", f"no signal '{body.signal}' arrived in time")
-        event = NewEvent("TimerFired", body.signal, "", now, b'{"signal":true}', lease.token)
+        error = ErrorValue("TimeoutError", f"no {in_words(body.signal)} arrived in time")
+        request = request_in(body.signal)
+        kind = b'{"signal":true}' if request is None else b'{"request":true}'
+        event = NewEvent("TimerFired", request or body.signal, "", now, kind, lease.token)
         return ScriptStep(settle_only(lease, failed(body.promise, error), event, repeatable=True))
 
     async def _settled(self, lease: Lease, completion: Completion, event: NewEvent) -> ScriptStep:

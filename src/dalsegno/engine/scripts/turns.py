@@ -27,7 +27,15 @@ from dalsegno.engine.steps.values import blob_names
 from dalsegno.errors import InternalError, InvalidInput, LimitExceeded, NotJson
 from dalsegno.lang import Machine
 from dalsegno.lang.expressions.syntax.lexer import is_unicode
-from dalsegno.lang.runtime.effects import AwaitSignal, Effect, ErrorValue, SetTags, StartTask, StartWorkflow
+from dalsegno.lang.runtime.effects import (
+    AwaitSignal,
+    Effect,
+    ErrorValue,
+    Reply,
+    SetTags,
+    StartTask,
+    StartWorkflow,
+)
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
 from dalsegno.lang.runtime.promises import ranges
@@ -253,9 +261,19 @@ class Turns:
                 if options:
                     _check_options(child_options, options, f"workflow '{name}'")
                 return effect, self._input(name, effect.inputs)
+            case Reply():
+                return effect, self._answer(effect)
             case AwaitSignal(name=name):
                 _check_name(name)
         return effect, b""
+
+    def _answer(self, reply: Reply) -> bytes:
+        """Return the answer as it is stored, with its request and in the history."""
+        if reply.error is not None:
+            return encode_value({"id": reply.id, "error": {"message": reply.error}}, "the answer")
+        return encode_value(
+            {"id": reply.id, "value": reply.value}, f"the answer to '{reply.name}'", *self._most()
+        )
 
     def _input(self, name: str, value: Any) -> bytes:
         what = f"the input of '{name}'"

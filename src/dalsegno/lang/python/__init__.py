@@ -8,6 +8,8 @@ from dalsegno.lang.python.api import (
     log,
     now,
     race,
+    request,
+    requests,
     run,
     set_tags,
     signal,
@@ -33,6 +35,7 @@ from dalsegno.lang.python.errors import (
 )
 from dalsegno.lang.python.exceptions import error_value
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.requests import IncomingRequests, Request
 from dalsegno.lang.python.runtime.machine import PythonMachine
 from dalsegno.lang.python.snapshot.registry import register_type
 from dalsegno.lang.python.values.decisions import Decision
@@ -47,12 +50,14 @@ __all__ = [
     "DurableRemoteTask",
     "DurableTask",
     "DurableWorkflow",
+    "IncomingRequests",
     "NotStorable",
     "OutsideWorkflow",
     "Problem",
     "Promised",
     "PythonMachine",
     "PythonProgram",
+    "Request",
     "TaskError",
     "UnsupportedPython",
     "approval",
@@ -68,6 +73,8 @@ __all__ = [
     "now",
     "race",
     "register_type",
+    "request",
+    "requests",
     "run",
     "set_tags",
     "signal",

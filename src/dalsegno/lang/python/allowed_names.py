@@ -20,6 +20,7 @@ from dalsegno.lang.python.compile import unsupported
 from dalsegno.lang.python.durable_calls import Durable
 from dalsegno.lang.python.environment import Surroundings, stored_name_of
 from dalsegno.lang.python.reachable_names import DATA_TYPES, Reach, is_forbidden
+from dalsegno.lang.python.requests import Request
 from dalsegno.lang.python.values.annotations import classes_in
 from dalsegno.lang.python.values.decisions import Decision
 
@@ -34,6 +35,8 @@ _VERBS: dict[str, Any] = {
         api.log,
         api.now,
         api.race,
+        api.request,
+        api.requests,
         api.run,
         api.set_tags,
         api.signal,
@@ -41,6 +44,7 @@ _VERBS: dict[str, Any] = {
         api.start,
         api.timeout,
         Decision,
+        Request,
     )
 }
 """Verbs and iterators that every workflow can name."""

@@ -21,6 +21,7 @@ from dalsegno.lang.python.durable_calls import (
     current_machine,
 )
 from dalsegno.lang.python.errors import OutsideWorkflow
+from dalsegno.lang.python.requests import IncomingRequests, Request
 from dalsegno.lang.python.runtime.nested import NestedCall
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.values.decisions import Decision, schema_of
@@ -98,6 +99,45 @@ def signal(name: str, timeout: float | str | dt.timedelta | None = None, *, type
         raise TypeError(f"signal() takes the signal's name, not {name!r}")
     due = None if timeout is None else machine.now + _seconds(timeout, "signal")
     return machine.wait_for_signal(name, due, type)
+
+
+@overload
+def request(
+    name: str, timeout: float | str | dt.timedelta | None = ..., *, type: type[A]
+) -> Promised[Request[A]]: ...
+@overload
+def request(
+    name: str, timeout: float | str | dt.timedelta | None = ..., *, type: UnionType | None = ...
+) -> Promised[Request[Any]]: ...
+def request(name: str, timeout: float | str | dt.timedelta | None = None, *, type: Any = None) -> Any:
+    """Wait for the next request of that name; one that arrives earlier is kept. Answer it with its ``reply``.
+
+    After ``timeout`` the await raises ``TimeoutError``. With ``type`` its payload is an instance of that type; a
+    request whose payload does not fit is refused, and the workflow waits for the next one.
+    """
+    machine = _machine("request")
+    text = _requested(machine, "request", name, type)
+    due = None if timeout is None else machine.now + _seconds(timeout, "request")
+    return machine.wait_for_request(name, due, text)
+
+
+@overload
+def requests(name: str, *, type: type[A]) -> IncomingRequests[A]: ...
+@overload
+def requests(name: str, *, type: UnionType | None = ...) -> IncomingRequests[Any]: ...
+def requests(name: str, *, type: Any = None) -> Any:
+    """Return the requests of that name, one after the other, for ``async for request in requests("quote"):``.
+
+    The loop does not end by itself; each of its rounds begins as ``await request(name)`` does.
+    """
+    machine = _machine("requests")
+    return IncomingRequests(name, _requested(machine, "requests", name, type))
+
+
+def _requested(machine: Caller, verb: str, name: object, type: Any) -> str | None:
+    if not _is_name(name):
+        raise TypeError(f"{verb}() takes the request's name, not {name!r}")
+    return None if type is None else machine.type_text(type, verb)
 
 
 def _is_name(value: object) -> bool:

@@ -92,7 +92,16 @@ class SetTags(Struct, frozen=True):
     tags: Mapping[str, str | None]
 
 
-Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags
+class Reply(Struct, frozen=True):
+    """Answer a request with a value or, with ``error``, refuse it."""
+
+    id: str
+    name: str
+    value: Any = None
+    error: str | None = None
+
+
+Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags | Reply
 
 
 APPROVAL = "node:approval"

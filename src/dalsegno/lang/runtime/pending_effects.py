@@ -16,6 +16,7 @@ from dalsegno.lang.runtime.effects import (
     Cancel,
     Effect,
     LeafKind,
+    Reply,
     SetTags,
     StartTask,
     StartTimer,
@@ -24,6 +25,12 @@ from dalsegno.lang.runtime.effects import (
 )
 from dalsegno.lang.runtime.promises import Promise
 from dalsegno.model.ids import child_execution_id
+from dalsegno.model.machine import in_mailbox
+
+LARGEST_ANSWER = 1024 * 1024
+"""Bytes of JSON that an answer to a request may have: it is stored with the turn that gives it, and in the history."""
+LONGEST_REFUSAL = 4000
+"""Characters of the message with which a request is refused."""
 
 GATHER_KEY = "gather:"
 """The prefix of the limit keys that calls of one gather share."""
@@ -83,6 +90,23 @@ class Requests:
         promise = self._promise("signal", name, due)
         self.effects.append(AwaitSignal(promise.id, name, due))
         return promise
+
+    def request(self, name: str, due: float | None) -> Promise:
+        """Wait for a request. It arrives as a signal does, under a name that no signal has."""
+        return self.signal(in_mailbox(name), due)
+
+    def reply(self, id: str, name: str, value: Any) -> None:
+        """Answer a request with plain data. Raise ValueError for an answer that is too large."""
+        size = len(msgspec.json.encode(value))
+        if size > LARGEST_ANSWER:
+            raise ValueError(
+                f"the answer to request '{name}' is {size:,} bytes of JSON; the limit is {LARGEST_ANSWER:,}. "
+                "Keep large data elsewhere and answer with a reference"
+            )
+        self.effects.append(Reply(id, name, value))
+
+    def reject(self, id: str, name: str, message: str) -> None:
+        self.effects.append(Reply(id, name, error=message[:LONGEST_REFUSAL]))
 
     def share_limit(self, promises: Sequence[Promise], most: int) -> None:
         """Let at most ``most`` of these calls run at a time; the others queue in the store, in their order.

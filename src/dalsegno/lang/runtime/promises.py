@@ -21,6 +21,7 @@ from dalsegno.lang.runtime.effects import (
     Outcome,
     promise_id,
 )
+from dalsegno.model.machine import request_in
 
 ALWAYS = -1
 """The place in the order of a value that was settled from the start."""
@@ -276,7 +277,15 @@ def _describe_promise(promise: Promise) -> str:
     if promise.kind == "timer" and promise.due is not None:
         due = datetime.fromtimestamp(promise.due, UTC).isoformat(sep=" ", timespec="seconds")
         return f"timer until {due.replace('+00:00', ' UTC')}"
-    return f"{promise.kind} {promise.name}" if promise.name else promise.kind
+    return shown_name(promise.kind, promise.name)
+
+
+def shown_name(kind: str, name: str | None) -> str:
+    """Return the kind and the name of what is awaited, as its author knows them."""
+    request = request_in(name) if name is not None and kind == "signal" else None
+    if request is not None:
+        return f"request {request}"
+    return f"{kind} {name}" if name else kind
 
 
 def _describe_group(group: Group) -> str:

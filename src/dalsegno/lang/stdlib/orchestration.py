@@ -13,7 +13,7 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
 from dalsegno.lang.runtime.effects import APPROVAL, GroupKind
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT
-from dalsegno.lang.runtime.pending_effects import Requests
+from dalsegno.lang.runtime.pending_effects import LONGEST_REFUSAL, Requests
 from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled, leaves
 from dalsegno.lang.stdlib.arguments import Arguments, read_option
 from dalsegno.lang.stdlib.dates import moment
@@ -166,17 +166,62 @@ def _next_signal(host: Host, given: Given) -> Value:
 
 
 def _signal_when(name: str) -> Callable[[Host, Given], Value]:
-    def call(host: Host, given: Given) -> Value:
-        arguments = Arguments(name, given)
-        options = arguments.object(1) if arguments.get(1) is not None else {}
-        unknown = [key for key in options if key != "timeout"]
-        if unknown:
-            raise wrong_argument(f"{name}() knows the option timeout, not '{unknown[0]}'")
-        timeout = options.get("timeout")
-        due = None if timeout is None else host.now + _seconds(host, name, timeout)
-        return requests_of(host).signal(_name(name, given), due)
+    return lambda host, given: requests_of(host).signal(*_awaited(host, name, given))
 
-    return call
+
+def _awaited(host: Host, name: str, given: Given) -> tuple[str, float | None]:
+    """Return the name of the signal or request to wait for, and until when."""
+    arguments = Arguments(name, given)
+    options = arguments.object(1) if arguments.get(1) is not None else {}
+    unknown = [key for key in options if key != "timeout"]
+    if unknown:
+        raise wrong_argument(f"{name}() knows the option timeout, not '{unknown[0]}'")
+    timeout = options.get("timeout")
+    due = None if timeout is None else host.now + _seconds(host, name, timeout)
+    return _name(name, given), due
+
+
+# requests
+
+
+def _next_request(host: Host, given: Given) -> Value:
+    return requests_of(host).request(_name("Request.next", given), None)
+
+
+def _request_when(host: Host, given: Given) -> Value:
+    return requests_of(host).request(*_awaited(host, "Request.when", given))
+
+
+def _received(name: str, arguments: Arguments) -> tuple[str, str]:
+    """Return id and name of the request that is answered."""
+    request = arguments.object(0)
+    own, named = request.get("id"), request.get("name")
+    if not isinstance(own, str) or not isinstance(named, str):
+        raise wrong_argument(f"{name}() needs a request as argument 1, as Request.next() gives it")
+    return own, named
+
+
+def _reply(host: Host, given: Given) -> Value:
+    arguments = Arguments("Request.reply", given)
+    own, name = _received("Request.reply", arguments)
+    value = plain(host, arguments.get(1), f"the answer to request '{name}'")
+    try:
+        requests_of(host).reply(own, name, value)
+    except ValueError as problem:
+        raise wrong_argument(f"Request.reply(): {problem}") from None
+    return None
+
+
+def _reject(host: Host, given: Given) -> Value:
+    arguments = Arguments("Request.reject", given)
+    own, name = _received("Request.reject", arguments)
+    message = arguments.text(1)
+    if not message:
+        raise arguments.wrong(1, "a reason that is not empty")
+    message = message[:LONGEST_REFUSAL]
+    host.meter.keep(len(message), "Request.reject()")
+    requests_of(host).reject(own, name, message)
+    return None
 
 
 def _approval(host: Host, given: Given) -> Value:
@@ -289,6 +334,10 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Signal.next": _next_signal,
     "Signal.when": _signal_when("Signal.when"),
     "wait_for_signal": _signal_when("wait_for_signal"),
+    "Request.next": _next_request,
+    "Request.when": _request_when,
+    "Request.reply": _reply,
+    "Request.reject": _reject,
     "approval": _approval,
     "Promise.all": _join("Promise.all", "all"),
     "Promise.any": _join("Promise.any", "any"),

@@ -26,6 +26,10 @@ ORCHESTRATION: dict[str, ArgumentCounts] = {
     "Timer.until": (1, 1),
     "Signal.next": (1, 1),
     "Signal.when": (1, 2),
+    "Request.next": (1, 1),
+    "Request.when": (1, 2),
+    "Request.reply": (1, 2),
+    "Request.reject": (2, 2),
     "Promise.all": (1, 2),
     "Promise.any": (1, 2),
     "Promise.race": (1, 2),
@@ -54,7 +58,17 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 """The options that ``with`` takes."""
 
 PROMISE_MAKERS_TO_AWAIT = frozenset(
-    {"Timer.delay", "Timer.until", "Task.delay", "Signal.next", "Signal.when", "wait_for_signal", "approval"}
+    {
+        "Timer.delay",
+        "Timer.until",
+        "Task.delay",
+        "Signal.next",
+        "Signal.when",
+        "Request.next",
+        "Request.when",
+        "wait_for_signal",
+        "approval",
+    }
 )
 """Functions whose promise has no effect unless it is awaited: a task runs anyway, a timer does nothing."""
 

@@ -120,6 +120,7 @@ ACTIONS: dict[str, str] = {
     "set_limit": "limits.set_limit",
     "sign_in": "session.sign_in",
     "sign_out": "session.sign_out",
+    "ask_execution": "executions.ask",
     "signal_execution": "executions.signal",
     "skip_task_by_hand": "by_hand.skip",
     "start_execution": "executions.start",

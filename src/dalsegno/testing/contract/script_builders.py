@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dalsegno.model.effect import (
+    AnswerRequest,
     Effect,
     OpenBarrier,
     OpenScope,
@@ -107,6 +108,10 @@ def signal(
     id: str = "s1", name: str = "approved", data: bytes = b'"yes"', execution: str = RUN
 ) -> Transition:
     return command(execution, PostSignal(id, name, data, event("SignalReceived", name)))
+
+
+def answer(id: str = "s1", data: bytes = b"answer") -> AnswerRequest:
+    return AnswerRequest(id, data, event("RequestAnswered", id))
 
 
 def ask_to_end(execution: str = RUN, reason: CancelReason = "cancel") -> Transition:

@@ -63,7 +63,7 @@ Feature = Literal[
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
-    for port, count in (("L", 9), ("B", 2), ("A", 6), ("K", 6), ("R", 4), ("M", 4), ("C", 1))
+    for port, count in (("L", 10), ("B", 2), ("A", 6), ("K", 6), ("R", 4), ("M", 4), ("C", 1))
     for number in range(1, count + 1)
 )
 WHOLE_STACK: frozenset[Feature] = frozenset(get_args(Feature)) - {"durable", "shared"}

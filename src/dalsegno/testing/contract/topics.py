@@ -86,7 +86,7 @@ from dalsegno.testing.contract.ledger.requests import (
     LedgerScriptSweep,
     LedgerStartedRuns,
 )
-from dalsegno.testing.contract.ledger.signals import LedgerSignalledTokens, LedgerSignals
+from dalsegno.testing.contract.ledger.signals import LedgerAnswers, LedgerSignalledTokens, LedgerSignals
 from dalsegno.testing.contract.ledger.time import (
     LedgerDeadlines,
     LedgerHurriedTokens,
@@ -161,6 +161,7 @@ TOPICS: tuple[type[Topic], ...] = (
     LedgerFusedCommits,
     LedgerSignals,
     LedgerSignalledTokens,
+    LedgerAnswers,
     LedgerHandOver,
     LedgerNotices,
     LedgerDeliveries,

@@ -94,4 +94,6 @@ def _sentence(thing: Wait) -> str:
     sentence = thing.sentence
     if thing.kind == "signal" and thing.subject == "signal":
         sentence = f"{sentence}; send it with handle.signal({thing.node!r}, …)"
+    if thing.kind == "signal" and thing.subject == "request":
+        sentence = f"{sentence}; send it with handle.ask({thing.node!r}, …)"
     return f"{sentence} (× {thing.count})" if thing.count > 1 else sentence

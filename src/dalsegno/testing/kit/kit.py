@@ -345,6 +345,17 @@ class TestKit:
     async def asignal(self, execution: Handle[Any] | str, name: str, payload: Any = None) -> None:
         await self._acall(self._signal(execution, name, payload))
 
+    def ask(
+        self, execution: Handle[Any] | str, name: str, payload: Any = None, *, id: str | None = None
+    ) -> Any:
+        """Send a request and return the workflow's answer, regardless of the virtual time it takes."""
+        return self._call(self._ask(execution, name, payload, id))
+
+    async def aask(
+        self, execution: Handle[Any] | str, name: str, payload: Any = None, *, id: str | None = None
+    ) -> Any:
+        return await self._acall(self._ask(execution, name, payload, id))
+
     def approvals(self, execution: Handle[Any] | str) -> list[Approval]:
         """Return the open approvals of an execution and its children, once the system is idle."""
         return self._call(self._approvals(execution))
@@ -547,6 +558,12 @@ class TestKit:
         known = execution if isinstance(execution, str) else execution.id
         await self._running.client_engine.client.signal(known, name, payload)
         await self._running.time.until_idle()
+
+    async def _ask(self, execution: Handle[Any] | str, name: str, payload: Any, id: str | None) -> Any:
+        known = execution if isinstance(execution, str) else execution.id
+        answer = await self._running.client_engine.client.ask(known, name, payload, id)
+        await self._running.time.until_idle()
+        return answer
 
     async def _approvals(self, execution: Handle[Any] | str) -> list[Approval]:
         await self._running.time.until_idle()

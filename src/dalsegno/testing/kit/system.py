@@ -449,6 +449,18 @@ class KitEndings(Endings):
                 self._system.heard(error)
                 raise
 
+    async def no_answer(self, execution: str) -> None:
+        self._system.raise_verdict()
+        with self._time.waiting_for(execution):
+            try:
+                async with asyncio.timeout(self._time.patience):
+                    await super().no_answer(execution)
+            except TimeoutError:
+                raise await self._time.timed_out(execution) from None
+            except BaseException as error:
+                self._system.heard(error)
+                raise
+
     def give_up_all(self, error: BaseException) -> None:
         for execution in list(self._waiters):
             self.give_up(execution, error)
@@ -543,6 +555,7 @@ class WorkerEngine(Engine):
         super().__init__(stack, parts.types, parts.services, settings, workflows)
         self.worker_run = run
         self.endings = self.client.endings = system.client_engine.endings
+        self.answers = self.client.asking.answers = system.client_engine.answers
 
     def is_working(self) -> bool:
         return self.worker is None or bool(self.worker.running)

@@ -8,6 +8,7 @@ from typing import Any
 from dalsegno.core.settlement.signals import SIGNAL
 from dalsegno.model.effect import (
     AdjustGate,
+    AnswerRequest,
     BeginExecution,
     CancelTokens,
     CreateExecution,
@@ -216,6 +217,10 @@ def _post_signal(wanted: ReadSet, execution: str, effect: PostSignal) -> None:
     wanted.awaiting.add((execution, SIGNAL + effect.name))
 
 
+def _answer_request(wanted: ReadSet, execution: str, effect: AnswerRequest) -> None:
+    wanted.signals.add((execution, effect.id))
+
+
 def _request_cancel(wanted: ReadSet, execution: str, effect: RequestCancel) -> None:
     wanted.machines.add(execution)
     _finish(wanted, execution, effect.finish)
@@ -258,6 +263,7 @@ NOTES: dict[type, Callable[[ReadSet, str, Any], None]] = {
     SettlePromise: _machine,
     WakeMachine: _machine,
     PostSignal: _post_signal,
+    AnswerRequest: _answer_request,
     RequestCancel: _request_cancel,
     TakeOrder: _take_order,
     TakeMessage: _take_message,

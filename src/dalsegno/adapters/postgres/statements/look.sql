@@ -77,6 +77,21 @@ FROM mailbox
 WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND NOT taken
 ORDER BY number;
 
+-- :name posted
+-- What was posted under pairs of execution ($1) and id ($2). Only of one that was taken is the data read: the answer.
+SELECT asked.execution, mailbox.id, name, mailbox.number, taken, CASE WHEN taken THEN data ELSE '' END
+FROM unnest($1::text[], $2::text[]) AS asked (execution, id)
+JOIN flight ON flight.id = asked.execution
+JOIN mailbox ON mailbox.execution = flight.number AND mailbox.id = asked.id;
+
+-- :name unanswered
+SELECT id, name, number, taken
+FROM mailbox
+WHERE execution = (SELECT number FROM flight WHERE flight.id = $1) AND id >= $2 AND id < $3
+    AND (NOT taken OR length(data) = 0)
+ORDER BY number
+LIMIT $4;
+
 -- :name waiting_signals
 -- Walks mailbox_waiting, up to the requested number.
 SELECT count(*)

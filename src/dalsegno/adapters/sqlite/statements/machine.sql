@@ -86,6 +86,20 @@ FROM (
     LIMIT ?
 );
 
+-- :name posted
+-- Only of one that was taken is the data read: the answer to a request.
+SELECT name, number, taken, CASE WHEN taken = 1 THEN data ELSE x'' END
+FROM mailbox
+WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND id = ?;
+
+-- :name unanswered
+SELECT id, name, number, taken
+FROM mailbox
+WHERE execution = (SELECT number FROM flight WHERE flight.id = ?) AND id >= ? AND id < ?
+    AND (taken = 0 OR length(data) = 0)
+ORDER BY number
+LIMIT ?;
+
 -- :name mailbox_of
 -- In no order: the reader sorts them by number.
 SELECT id, name, data, number, place

@@ -25,6 +25,7 @@ from dalsegno.lang.runtime.effects import (
     Effect,
     ErrorValue,
     LeafKind,
+    Reply,
     SetTags,
     StartTask,
     StartTimer,
@@ -418,6 +419,7 @@ EFFECTS: dict[str, type[Any]] = {
     "signal": AwaitSignal,
     "cancel": Cancel,
     "tags": SetTags,
+    "reply": Reply,
 }
 _EFFECT_NAMES = {kind: name for name, kind in EFFECTS.items()}
 

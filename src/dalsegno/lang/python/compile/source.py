@@ -86,7 +86,30 @@ def parse_function(source: Source, name: str) -> ast.AsyncFunctionDef | ast.Func
             "put the workflow's decorator directly above a plain 'async def' and import again"
         )
         raise UnsupportedPython(name, [Problem(message, source.file, source.first_line, 1)])
-    return found
+    return _RequestLoops().visit(found)  # type: ignore[no-any-return]
+
+
+class _RequestLoops(ast.NodeTransformer):
+    """Turns ``async for x in requests(…):`` into an endless loop that begins with ``x = await requests(…).next()``."""
+
+    def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
+        self.generic_visit(node)
+        if not _is_call_of_requests(node.iter):
+            return node
+        place = node.iter
+        following = ast.copy_location(ast.Attribute(node.iter, "next", ast.Load()), place)
+        awaited = ast.Await(ast.copy_location(ast.Call(following, [], []), place))
+        taken = ast.Assign([node.target], ast.copy_location(awaited, place))
+        always = ast.copy_location(ast.Constant(True), place)
+        body = [ast.copy_location(taken, place), *node.body]
+        return ast.copy_location(ast.While(always, body, node.orelse), node)
+
+
+def _is_call_of_requests(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    named = node.func
+    return (named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")) == "requests"
 
 
 Packed: TypeAlias = Any

@@ -203,7 +203,10 @@ _SCOPE_BUILTINS = {
 }
 _REFUSED_WITH_ARGUMENTS = frozenset(("eval", "exec"))
 
-_ASYNC_FOR = "let a task collect the items and return them as a list, then use an ordinary 'for'"
+_ASYNC_FOR = (
+    "let a task collect the items and return them as a list, then use an ordinary 'for'. It is for requests "
+    "only: 'async for request in requests(…)'"
+)
 
 _STATEMENTS: dict[type[ast.AST], str] = {
     ast.ClassDef: "a class cannot be defined inside a workflow: define it at the top of the module",
@@ -220,6 +223,8 @@ _FORGOTTEN = {
     (_VERBS, "sleep"): "nothing waits for this 'sleep()': write 'await sleep(…)'",
     ("asyncio.tasks", "sleep"): "nothing waits for this 'sleep()': write 'await asyncio.sleep(…)'",
     (_VERBS, "signal"): "nothing waits for this 'signal()': write 'await signal(…)'",
+    (_VERBS, "request"): "nothing waits for this 'request()': write 'await request(…)'",
+    (_VERBS, "requests"): "nothing waits for these 'requests()': write 'async for request in requests(…)'",
     (_VERBS, "approval"): "nothing waits for this 'approval()': write 'await approval(…)'",
     (_VERBS, "timeout"): "'timeout()' limits the awaits of a block: write 'with timeout(…):' around them",
 }

@@ -19,6 +19,7 @@ from dalsegno.lang.python.durable_calls import CallKind, Durable, enter_machine,
 from dalsegno.lang.python.errors import NAME_MISSING, LimitReached, missing_name
 from dalsegno.lang.python.exceptions import error_value
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.requests import PayloadRefused
 from dalsegno.lang.python.runtime.frames import Frame
 from dalsegno.lang.python.runtime.instructions import HANDLERS, unbound
 from dalsegno.lang.python.runtime.nested import NestedCall
@@ -279,8 +280,19 @@ class Interpreter:
             return True
         if isinstance(verdict.outcome, Err):
             self.raised.update([leaf.number for leaf in leaves(promise)])
-        frame.stack[-1] = value_of(promise, verdict, self.known, self.program)
+        try:
+            frame.stack[-1] = value_of(promise, verdict, self.known, self.program)
+        except PayloadRefused:
+            if not isinstance(promise, Promise):
+                raise
+            frame.stack[-1] = again = self._next_request(promise)  # the workflow waits for one that fits
+            return self.wait(frame, again)
         return False
+
+    def _next_request(self, promise: Promise) -> Promise:
+        again = self.requests.signal(promise.name or "", promise.due)
+        again.type = promise.type
+        return again
 
     def _expired(self, verdict: Verdict | None) -> Timeout | None:
         """Return the time limit that expired first, if it expired before the promise was settled."""
@@ -327,6 +339,20 @@ class Interpreter:
         promise = self.requests.signal(name, due)
         promise.type = text
         return promise
+
+    def wait_for_request(self, name: str, due: float | None, type: str | None = None) -> Promise:
+        promise = self.requests.request(name, due)
+        promise.type = type
+        return promise
+
+    def type_text(self, type: Any, verb: str) -> str:
+        return type_text(type, self.program.naming, verb)
+
+    def reply(self, id: str, name: str, value: Any) -> None:
+        self.requests.reply(id, name, value)
+
+    def reject(self, id: str, name: str, message: str) -> None:
+        self.requests.reject(id, name, message)
 
     def share_limit(self, promises: Sequence[Promise], most: int) -> None:
         self.requests.share_limit(promises, most)

@@ -11,6 +11,7 @@ from typing import Any
 from dalsegno.lang.python.durable_calls import Durable
 from dalsegno.lang.python.exceptions import revive
 from dalsegno.lang.python.program import PythonProgram
+from dalsegno.lang.python.requests import received
 from dalsegno.lang.python.values.decisions import decision_of
 from dalsegno.lang.python.values.payload_types import payload_of
 from dalsegno.lang.python.values.typed_values import to_plain
@@ -26,6 +27,7 @@ from dalsegno.lang.runtime.promises import (
     leaves,
     settle,
 )
+from dalsegno.model.machine import request_in
 
 
 def value_of(promise: AnyPromise, verdict: Verdict, known: Known, program: PythonProgram) -> Any:
@@ -49,6 +51,8 @@ def _leaf(promise: Promise, verdict: Verdict, program: PythonProgram) -> Any:
     if isinstance(verdict.outcome, Err):
         raise revive(verdict.outcome.error, program.naming, durable.raises if durable is not None else ())
     value = copied(verdict.outcome.value)
+    if promise.kind == "signal" and promise.name is not None and request_in(promise.name) is not None:
+        return received(value, promise, program.naming)
     if promise.type is not None:
         return payload_of(value, promise.name, promise.type, program.naming)
     if promise.name is not None and promise.kind == "task" and asks_people(promise.name):

@@ -31,6 +31,7 @@ from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
     Effect,
+    Reply,
     SetTags,
     StartTask,
     StartTimer,
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 256 * 1024 * 1024
 _EFFECTS: dict[str, type[Effect]] = {
-    kind.__name__: kind for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags)
+    kind.__name__: kind
+    for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags, Reply)
 }
 _IN_PAGE = f'["{Tag.BLOB}",'.encode()
 """The beginning of a row that names a blob."""

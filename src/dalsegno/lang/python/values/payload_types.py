@@ -23,18 +23,18 @@ LITERAL = "literal"
 _WORDS: dict[str, Any] = {"None": None, "Any": Any, "...": ...}
 
 
-def type_text(annotation: Any, naming: ClassNames) -> str:
+def type_text(annotation: Any, naming: ClassNames, verb: str = "signal") -> str:
     """Return the text of a type. Raise TypeError if payloads cannot be converted to it, or it has no such text."""
     if not converts(annotation):
         raise TypeError(
-            "signal(): 'type' is what the payload becomes (a dataclass, a Pydantic model, list[int] …), "
+            f"{verb}(): 'type' is what the payload becomes (a dataclass, a Pydantic model, list[int] …), "
             f"not {annotation!r}"
         )
-    found = _parts(annotation, naming)
+    found = _parts(annotation, naming, verb)
     return found if isinstance(found, str) else msgspec.json.encode(found).decode()
 
 
-def _parts(annotation: Any, naming: ClassNames) -> Any:
+def _parts(annotation: Any, naming: ClassNames, verb: str) -> Any:
     for word, meaning in _WORDS.items():
         if annotation is meaning:
             return word
@@ -42,24 +42,24 @@ def _parts(annotation: Any, naming: ClassNames) -> Any:
     if annotation is types.NoneType:
         return "None"
     if origin is None and isinstance(annotation, type):
-        return _class_name(annotation, naming)
+        return _class_name(annotation, naming, verb)
     if origin is Literal and all(isinstance(value, str | int | None) for value in arguments):
         return [LITERAL, *arguments]
-    inner = [_parts(each, naming) for each in arguments]
+    inner = [_parts(each, naming, verb) for each in arguments]
     if origin in (typing.Union, types.UnionType):
         return [UNION, *inner]
     if isinstance(origin, type):
-        return [_class_name(origin, naming), *inner]
+        return [_class_name(origin, naming, verb), *inner]
     raise TypeError(
-        f"signal(): {annotation!r} cannot be stored with the wait: give a class with such a field"
+        f"{verb}(): {annotation!r} cannot be stored with the wait: give a class with such a field"
     )
 
 
-def _class_name(kind: type, naming: ClassNames) -> str:
+def _class_name(kind: type, naming: ClassNames, verb: str) -> str:
     name = naming.name_of(kind)
     if name is None:
         raise TypeError(
-            f"signal(): the class {kind.__name__} cannot be found again by its name; define it at the top of the "
+            f"{verb}(): the class {kind.__name__} cannot be found again by its name; define it at the top of the "
             "workflow's module, or import it there"
         )
     return name
@@ -95,6 +95,6 @@ def _class(name: str, naming: ClassNames) -> type:
     return found
 
 
-def payload_of(value: Any, signal: str | None, text: str, naming: ClassNames) -> Any:
-    """Return the payload of a signal as an instance of its type. Raise InvalidInput if it does not fit."""
-    return from_plain(value, type_of(text, naming), f"the payload of signal '{signal}'")
+def payload_of(value: Any, name: str | None, text: str, naming: ClassNames, what: str = "signal") -> Any:
+    """Return the payload of a signal or request as an instance of its type. Raise InvalidInput if it does not fit."""
+    return from_plain(value, type_of(text, naming), f"the payload of {what} '{name}'")

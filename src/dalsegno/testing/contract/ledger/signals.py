@@ -1,12 +1,24 @@
-"""Signals: kept until taken, in order, once; for scripts and for waiting tokens."""
+"""Signals: kept until taken, in order, once; for scripts and for waiting tokens. Requests, and their answers."""
 
 from __future__ import annotations
 
 from dalsegno.model.effect import EndScope, WakeMachine
-from dalsegno.model.machine import Completion, SignalView, TakenSignal
+from dalsegno.model.machine import Completion, PostedView, SignalView, TakenSignal
 from dalsegno.model.transition import AlreadyApplied, Applied, Park, Stale
-from dalsegno.testing.contract.builders import RUN, cancel, command, event, pause, resume, start, step, token
+from dalsegno.testing.contract.builders import (
+    RUN,
+    cancel,
+    command,
+    event,
+    finish,
+    pause,
+    resume,
+    start,
+    step,
+    token,
+)
 from dalsegno.testing.contract.script_builders import (
+    answer,
     done,
     item,
     machine_of,
@@ -405,3 +417,125 @@ class LedgerSignalledTokens(Topic):
         await stack.apply(step((await stack.take())["a"], events=[event("NodeCompleted")]))
 
         assert await stack.kinds() == ["ExecutionStarted", "NodeWaiting", "SignalReceived", "NodeCompleted"]
+
+
+async def posted(stack: ContractStack, id: str = "s1", execution: str = RUN) -> PostedView | None:
+    return (await stack.ledger.posted([(execution, id)])).get((execution, id))
+
+
+class LedgerAnswers(Topic):
+    """Answers to what was posted."""
+
+    guarantees = frozenset(("L2", "L5", "L9", "L10"))
+    needs = frozenset(("commit", "leases", "sweep", "scripts"))
+
+    async def test_l10_answered_once_by_the_turn_that_takes_the_request(self, stack: ContractStack) -> None:
+        await suspend(stack, signals=("approved",))
+        await stack.apply(signal())
+        assert await posted(stack) == PostedView("s1", "approved", 2, False, b"")
+
+        turn = save(1, 1, taken=[TakenSignal("s1", 7)], signals=("approved",))
+        await stack.apply(step(await resume_lease(stack, 1), turn, answer(data=b"first")))
+
+        assert await posted(stack) == PostedView("s1", "approved", 2, True, b"first")
+        machine = await machine_of(stack)
+        assert (machine.completions, machine.signals) == ((Completion(7, True, b'"yes"', 1),), ())
+        assert await stack.kinds() == ["ExecutionStarted", "SignalReceived", "RequestAnswered"]
+
+    async def test_l10_second_answer_changes_nothing(self, stack: ContractStack) -> None:
+        await suspend(stack, signals=("approved",))
+        await stack.apply(signal(), command(RUN, answer(data=b"first")))
+
+        await stack.apply(command(RUN, answer(data=b"second")))
+
+        found = await posted(stack)
+        assert found is not None
+        assert found.data == b"first"
+        assert (await stack.kinds()).count("RequestAnswered") == 1
+
+    async def test_request_answered_in_a_later_turn(self, stack: ContractStack) -> None:
+        await suspend(stack, signals=("approved",))
+        await stack.apply(signal())
+        turn = save(1, 1, taken=[TakenSignal("s1", 7)], signals=("approved",))
+        await stack.apply(step(await resume_lease(stack, 1), turn))
+        assert await posted(stack) == PostedView("s1", "approved", 2, True, b"")
+
+        await stack.apply(command(RUN, answer(data=b"late")))
+
+        assert await posted(stack) == PostedView("s1", "approved", 2, True, b"late")
+
+    async def test_l9_answer_to_an_id_that_nobody_posted_changes_nothing(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await suspend(stack, execution="other")
+        await stack.apply(signal(execution="other"))
+
+        await stack.apply(command(RUN, answer()))
+
+        assert await posted(stack) is None
+        found = await posted(stack, execution="other")
+        assert found is not None
+        assert not found.taken
+        assert "RequestAnswered" not in await stack.kinds()
+
+    async def test_repeated_request_keeps_its_answer(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await stack.apply(signal(), command(RUN, answer(data=b"first")))
+
+        [again] = await stack.commit(signal())
+
+        assert again == AlreadyApplied()
+        found = await posted(stack)
+        assert found is not None
+        assert found.data == b"first"
+
+    async def test_l5_ending_turn_answers_and_nothing_answers_after_it(self, stack: ContractStack) -> None:
+        await suspend(stack, signals=("approved",))
+        await stack.apply(signal(), signal("s2"))
+        lease = await resume_lease(stack, 1)
+        await stack.apply(step(lease, save(1, 2), answer(data=b"last"), finish()))
+
+        [refused] = await stack.commit(command(RUN, answer("s2")))
+
+        assert refused == Stale("finished")
+        assert await stack.kinds() == [
+            "ExecutionStarted",
+            "SignalReceived",
+            "SignalReceived",
+            "RequestAnswered",
+            "ExecutionCompleted",
+        ]
+
+    async def test_l2_refused_turn_answers_nothing(self, stack: ContractStack) -> None:
+        await suspend(stack, signals=("approved",))
+        await stack.apply(signal())
+        lease = await resume_lease(stack, 1)
+
+        [refused] = await stack.commit(step(lease, save(0, 1), answer(data=b"early")))
+
+        assert refused == Stale("version")
+        assert await posted(stack) == PostedView("s1", "approved", 2, False, b"")
+
+    async def test_unanswered_requests_are_listed_in_order(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await stack.apply(*(signal(name) for name in ("r/b", "r/a", "other", "r/c")))
+        await stack.apply(command(RUN, answer("r/a")))
+
+        found = await stack.ledger.unanswered(RUN, "r/", 10)
+
+        assert [each.id for each in found] == ["r/b", "r/c"]
+        assert [each.id for each in await stack.ledger.unanswered(RUN, "r/", 1)] == ["r/b"]
+        assert await stack.ledger.unanswered("unknown", "r/", 10) == []
+
+    async def test_several_are_read_together_and_none_after_the_sweep(self, stack: ContractStack) -> None:
+        await suspend(stack)
+        await suspend(stack, execution="other")
+        await stack.apply(signal(), signal("s2", execution="other"))
+        asked = [(RUN, "s1"), ("other", "s2"), ("other", "s1"), ("unknown", "s1")]
+        assert set(await stack.ledger.posted(asked)) == {(RUN, "s1"), ("other", "s2")}
+        assert await stack.ledger.posted([]) == {}
+
+        await stack.apply(cancel(RUN))
+        while await stack.ledger.sweep():
+            pass
+
+        assert set(await stack.ledger.posted(asked)) == {("other", "s2")}

@@ -28,6 +28,7 @@ from dalsegno.model.transition import Park, Transition
 from dalsegno.testing.contract.builders import cancel, command, event, finish, start, step, token
 from dalsegno.testing.contract.random.graphs import WORKER, Parts, Twins
 from dalsegno.testing.contract.script_builders import (
+    answer,
     ask_to_end,
     delivered,
     done,
@@ -239,6 +240,10 @@ class ScriptTwins(Twins):
         return decide_script(lease, machine, choice, WORKER)
 
     async def post(self, a: int, b: int) -> None:
+        if b % 7 == 0:
+            given = answer(f"s{a % 40}", b"answer %d" % b)
+            await self.commit(command(self.executions[a % 2], given))
+            return
         posted = signal(f"s{a % 40}", NAMES[b % 3], b"%d" % b, self.executions[a % 2])
         await self.commit(posted, *([posted] if b % 5 == 0 else []))
 
@@ -296,6 +301,8 @@ class ScriptTwins(Twins):
         look = await super()._look(side, execution)
         if look["execution"].state not in ENDED:
             look["machine"] = await side.ledger.machine(execution)
+            look["posted"] = await side.ledger.posted([(execution, f"s{number}") for number in range(5)])
+            look["unanswered"] = await side.ledger.unanswered(execution, "s1", 3)
         arrivals = [f"{lease.token}/arrival" for lease in self.leases]
         look["arrivals"] = await side.ledger.outputs(execution, sorted(arrivals))
         return look
