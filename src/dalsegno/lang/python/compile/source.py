@@ -11,6 +11,7 @@ import ast
 import base64
 import inspect
 import math
+import re
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, TypeAlias
@@ -19,6 +20,8 @@ from dalsegno.lang.errors import SnapshotError
 from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.python.errors import Problem, UnsupportedPython
 from dalsegno.lang.runtime.limits import MAX_SOURCE
+
+FunctionNode: TypeAlias = ast.AsyncFunctionDef | ast.FunctionDef
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def source_of(function: FunctionType, name: str) -> Source:
     return source
 
 
-def parse_function(source: Source, name: str) -> ast.AsyncFunctionDef | ast.FunctionDef:
+def parse_function(source: Source, name: str) -> FunctionNode:
     """Return the function's definition.
 
     An indented one is parsed inside a block: dedenting would change its string literals.
@@ -86,7 +89,18 @@ def parse_function(source: Source, name: str) -> ast.AsyncFunctionDef | ast.Func
             "put the workflow's decorator directly above a plain 'async def' and import again"
         )
         raise UnsupportedPython(name, [Problem(message, source.file, source.first_line, 1)])
-    return _RequestLoops().visit(found)  # type: ignore[no-any-return]
+    return _with_request_loops(found) if _ASYNC_FOR.search(source.text) else found
+
+
+_ASYNC_FOR = re.compile(r"\basync\s+for\b")
+
+
+def _with_request_loops(function: FunctionNode) -> FunctionNode:
+    try:
+        changed: FunctionNode = _RequestLoops().visit(function)
+    except RecursionError:  # nested too deep: what compiles it says so
+        return function
+    return changed
 
 
 class _RequestLoops(ast.NodeTransformer):
