@@ -40,6 +40,7 @@ PROMISES = {
     "Task.race": "as `Promise.race`, as `{item_id, status, result}` or `{item_id, status, error}`; does not throw",
     "set_tags": "`({stage: \"documents\"})`: changes tags of the execution; null removes one",
     "log": "`(value, …)` or `(level, value, …)` with `debug`, `info`, `warning` or `error`: a line in the log; null",
+    "checkpoint": "`(\"paid\")`: keeps the state at the next await under a name; null",
 }  # fmt: skip
 
 LIBRARY = {

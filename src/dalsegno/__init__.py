@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from dalsegno.lang.python.api import (
         approval,
         cancel,
+        checkpoint,
         first,
         gather,
         log,
@@ -176,6 +177,7 @@ __all__ = [
     "__version__",
     "approval",
     "cancel",
+    "checkpoint",
     "first",
     "gather",
     "log",
@@ -220,6 +222,7 @@ _HOMES = {
     "UnsupportedPython": "dalsegno.lang.python.errors",
     "approval": "dalsegno.lang.python.api",
     "cancel": "dalsegno.lang.python.api",
+    "checkpoint": "dalsegno.lang.python.api",
     "first": "dalsegno.lang.python.api",
     "gather": "dalsegno.lang.python.api",
     "log": "dalsegno.lang.python.api",

@@ -261,6 +261,7 @@ class App(StartCalls):
         timeout: float | str | None = None,
         concurrency: int | str | Mapping[str, Any] | None = None,
         cancel_grace: float | str | None = None,
+        journal: int | str | None = None,
     ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], DurableWorkflow[P, R]]: ...
 
     @refuses_unknown_options("@app.workflow")
@@ -273,11 +274,14 @@ class App(StartCalls):
         timeout: float | str | None = None,
         concurrency: int | str | Mapping[str, Any] | None = None,
         cancel_grace: float | str | None = None,
+        journal: int | str | None = None,
     ) -> Any:
         """Compiles an ``async def`` to a durable workflow. Code that cannot be made durable is refused here, with
         file, line and a replacement. ``concurrency``: the number of concurrent executions, or ``{"key":
         "$trigger.customer", "limit": 1}`` for a limit per value of the input; further executions are PENDING.
         ``cancel_grace``: the time limit of the clean-up after a cancel or timeout; unlimited by default.
+        ``journal``: which turns are kept to rerun from: "off", "failures" (the default: the one before a failure, and
+        the last twenty), the number of the last turns, or "all".
 
         In a workflow, a call starts a child. Elsewhere ``await order(2)`` starts an execution and returns its
         result while the application runs in this process; otherwise the call raises OutsideWorkflow.
@@ -285,7 +289,12 @@ class App(StartCalls):
 
         def register(function: Callable[..., Any]) -> DurableWorkflow[..., Any]:
             _refuse_no_function(function, "@app.workflow")
-            said = {"timeout": timeout, "concurrency": concurrency, "cancel_grace": cancel_grace}
+            said = {
+                "timeout": timeout,
+                "concurrency": concurrency,
+                "cancel_grace": cancel_grace,
+                "journal": journal,
+            }
             front_matter = {option: value for option, value in said.items() if value is not None}
             durable = DurableWorkflow(function, name, front_matter=front_matter)
             front_matter_limit(front_matter, durable.program.name)  # checked here, and not only at a start

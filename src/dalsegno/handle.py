@@ -12,6 +12,7 @@ import msgspec
 from dalsegno.core.diagnosis import Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import decode_value
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import Moved
 from dalsegno.engine.operations.requests import RequestView
@@ -19,7 +20,7 @@ from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
 from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.pending import UNCHANGED
-from dalsegno.errors import DalSegnoError, WorkflowCancelled, WorkflowFailed
+from dalsegno.errors import DalSegnoError, InvalidInput, WorkflowCancelled, WorkflowFailed
 from dalsegno.event_loop_host import LoopHost
 from dalsegno.lang.python.values.typed_values import from_plain
 from dalsegno.model.definition import Version
@@ -107,6 +108,7 @@ class Calls(Protocol):
         *,
         from_start: bool = False,
         version: Version = None,
+        turn: TurnAsked | None = None,
     ) -> str: ...
 
     async def preview_retry(
@@ -116,6 +118,7 @@ class Calls(Protocol):
         version: Version = None,
         *,
         from_start: bool = False,
+        turn: TurnAsked | None = None,
     ) -> RetryPlan: ...
 
     async def move(self, execution: str, version: Version, *, dry_run: bool = False) -> Moved: ...
@@ -395,11 +398,21 @@ class Handle(Generic[R_co]):
         context: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         version: Version = None,
+        at: int | str | None = None,
+        set: Mapping[str, Any] | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> Handle[R_co]:
         """Starts a new execution from these nodes on, with the recorded context, edited as requested. The same key
         returns the same new execution; with other nodes or another context it is refused. ``version``: as for
-        ``retry``."""
-        return self._call(self._rerun(nodes, context, idempotency_key, version=version))
+        ``retry``.
+
+        ``at``: of a script or Python workflow, instead of nodes: a turn, by its number or the name of a checkpoint.
+        What had been called by then and has completed is known; the rest runs again. ``set``: other values of variables
+        of the function that waits there. ``answers``: results of calls, by their names or promises (``p3``)."""
+        turn = _turn(at, set, answers)
+        return self._call(
+            self._rerun(nodes if at is None else None, context, idempotency_key, version=version, turn=turn)
+        )
 
     async def arerun(
         self,
@@ -407,8 +420,14 @@ class Handle(Generic[R_co]):
         context: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         version: Version = None,
+        at: int | str | None = None,
+        set: Mapping[str, Any] | None = None,
+        answers: Mapping[str, Any] | None = None,
     ) -> Handle[R_co]:
-        return await self._acall(self._rerun(nodes, context, idempotency_key, version=version))
+        turn = _turn(at, set, answers)
+        return await self._acall(
+            self._rerun(nodes if at is None else None, context, idempotency_key, version=version, turn=turn)
+        )
 
     # -- internal ---------------------------------------------------------------------------------------------
 
@@ -463,9 +482,10 @@ class Handle(Generic[R_co]):
         *,
         from_start: bool = False,
         version: Version = None,
+        turn: TurnAsked | None = None,
     ) -> Handle[R_co]:
         made = await self._client().rerun(
-            self.id, nodes, context, key, from_start=from_start, version=version
+            self.id, nodes, context, key, from_start=from_start, version=version, turn=turn
         )
         return Handle(self._app, made, self._decode)
 
@@ -477,6 +497,16 @@ class Handle(Generic[R_co]):
 
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
         return await host_of(self._app, work).acall(work)
+
+
+def _turn(
+    at: int | str | None, variables: Mapping[str, Any] | None, answers: Mapping[str, Any] | None
+) -> TurnAsked | None:
+    if at is None:
+        if variables or answers:
+            raise InvalidInput("set and answers belong to a turn: say at which one (at=…)")
+        return None
+    return TurnAsked(at, variables or {}, answers or {})
 
 
 def host_of(runtime: Runtime, work: Coroutine[Any, Any, Any]) -> LoopHost:

@@ -229,6 +229,29 @@ def test_retry_goes_on_from_the_failure_and_says_so(invoke: Invoke, folder: Path
     assert f"continues {before} at line 2" in " ".join(invoke("show", again["execution_id"]).stdout.split())
 
 
+def test_rerun_at_a_turn(invoke: Invoke, folder: Path) -> None:
+    write(folder, double_flow=SHORT_SCRIPT, script_tasks_py=SCRIPT_TASKS)
+    done = json.loads(invoke("run", "double.flow", "--input", '{"n": 4}', *APP, "--json").stdout)
+
+    told = invoke("rerun", done["id"], "--at", "1", *APP, "--dry-run").stdout.splitlines()
+    assert told[1:] == ["  at turn 1, which waits in line 2", "  keeps the results of: charge (p0)"]
+    again = json.loads(invoke("rerun", done["id"], "--at", "1", *APP, "--json").stdout)
+    assert (again["state"], again["output"]) == ("COMPLETED", 8)
+
+    for arguments, said in (
+        (("--at", "9"), "has no turn 9; kept are the turns 1"),
+        (("--at", "1", "--set", "m=1"), "has no variable 'm'"),
+        (("--at", "1", "--set", "m"), "is no NAME=JSON"),
+        (("--at", "1", "--answer", "charge=x"), "is not JSON"),
+        ((), "say where to begin"),
+        (("charge", "--at", "1"), "say where to begin"),
+        (("charge", "--set", "m=1"), "belong to a turn"),
+    ):
+        refused = invoke("rerun", done["id"], *arguments, *APP)
+        assert refused.exit_code != 0
+        assert said in " ".join((refused.stdout + refused.stderr).split()), (arguments, refused.stderr)
+
+
 def test_retry_goes_on_with_the_mended_code(invoke: Invoke, folder: Path) -> None:
     source = 'let paid = await Task.run("charge", 1)\nreturn paid.to.street\n'
     write(folder, order_flow=source, shipping_py=SHIPPING)

@@ -16,6 +16,7 @@ from dalsegno import (
     WorkflowCancelled,
     WorkflowFailed,
 )
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.errors import BadConfiguration, Conflict
 from tests.client.documents import ASKS, FAILS, GREET, SCRIPT, WAITS
 from tests.waiting import until
@@ -124,6 +125,28 @@ def test_a_retry_with_another_version(client: Client) -> None:
     client.deploy_script("return 1", "mended")
     with pytest.raises(Conflict, match="cannot continue in version 3"):
         run.retry(version=3)
+
+
+def test_a_rerun_at_a_turn(client: Client) -> None:
+    client.deploy_script(
+        'let n = 1\nawait Timer.delay("1ms")\nlet got = await Signal.next("go")\nreturn [n, got]', "turns"
+    )
+    run = client.start("turns")
+    run.signal("go", "once")
+    assert run.result(timeout=10) == [1, "once"]
+
+    turn = TurnAsked(2, {"n": 5})
+    plan = client.host.call(client.client.preview_retry(run.id, turn=turn))
+    assert (plan.turn, plan.line, plan.again, plan.later) == (2, 3, (), ())
+    again = run.rerun(at=2, set={"n": 5})
+    assert (again.result(timeout=10), again.status().relation) == ([5, "once"], "rerun")
+    assert run.rerun(at=2, answers={"p1": {"by": "Bob"}}).result(timeout=10) == [1, {"by": "Bob"}]
+    with pytest.raises(NotFound, match="has no turn 7; kept are the turns 1 to 2"):
+        run.rerun(at=7)
+    with pytest.raises(InvalidInput, match="has no variable 'm'; it has"):
+        run.rerun(at=1, set={"m": 1})
+    with pytest.raises(InvalidInput, match="belong to a turn"):
+        run.rerun("say", answers={"p1": 1})
 
 
 def test_scripts(client: Client) -> None:

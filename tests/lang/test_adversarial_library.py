@@ -242,6 +242,10 @@ ASKING: Table = {
         "(() => { try { return set_tags(o) } catch (e) { return e.message } })()",
     ),
     "log": ("log('error', s);",),
+    "checkpoint": (
+        "checkpoint('a');",
+        "(() => { try { return checkpoint(s) } catch (e) { return e.message } })()",
+    ),
 }
 OPERATORS: Table = {
     "+": ("t + u", "w + 'a'", "t + l", "i + 'a'", "'' + g", "s + ''"),

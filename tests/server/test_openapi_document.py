@@ -43,6 +43,8 @@ FREE_FORM = {
     "PictureInfo/variables": "variables of the user's program",
     "RequestInfo/value": "a value of the user's",
     "RerunRequest/context": "outputs of the user's nodes",
+    "RerunRequest/set": "variables of the user's program",
+    "RerunRequest/answers": "results of the user's tasks",
     "ScheduleInfo/error": "an error with details of the user's",
     "ScheduleInfo/input": "a value of the user's",
     "ScheduleRequest/input": "a value of the user's",

@@ -99,7 +99,34 @@ Target: TypeAlias = Annotated[
     ),
 ]
 FromNodes: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="NODE...", help="Node to start from.", show_default=False)
+    list[str] | None, typer.Argument(metavar="[NODE...]", help="Node to start from.", show_default=False)
+]
+AtTurn: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TURN",
+        help="Of a script or Python workflow: begin after this turn, a number or the name of a checkpoint.",
+        show_default=False,
+    ),
+]
+SetVariables: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=JSON",
+        help="With --at: another value of a variable of the function that waits there. Repeatable.",
+        show_default=False,
+    ),
+]
+Answers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--answer",
+        metavar="CALL=JSON",
+        help="With --at: the result of a call that was pending there, by its name or promise (p3). Repeatable.",
+        show_default=False,
+    ),
 ]
 EditedContext: TypeAlias = Annotated[
     str | None,

@@ -27,6 +27,7 @@ from dalsegno.client.waits import Waits
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import encode_value
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport
 from dalsegno.engine.operations.requests import RequestView, too_late
@@ -284,13 +285,16 @@ class ServerCalls:
         *,
         from_start: bool = False,
         version: Version = None,
+        turn: TurnAsked | None = None,
     ) -> str:
         """Rerun nodes; without nodes, everything that failed or was interrupted. The idempotency key makes a
         repeated request the same rerun. ``from_start``: a script or Python workflow starts over. ``version``: of the
-        workflow, instead of the one that it ran."""
-        verb = "retry" if nodes is None else "rerun"
+        workflow, instead of the one that it ran. ``turn``: start with its machine as it was then."""
+        verb = "retry" if nodes is None and turn is None else "rerun"
         body: dict[str, Any] = {}
-        if nodes is not None:
+        if turn is not None:
+            body = _turn_body(turn)
+        elif nodes is not None:
             body = {"nodes": list(nodes), "context": dict(context or {})}
         elif from_start:
             body = {"from_start": True}
@@ -308,10 +312,15 @@ class ServerCalls:
         version: Version = None,
         *,
         from_start: bool = False,
+        turn: TurnAsked | None = None,
     ) -> RetryPlan:
-        """Return what a retry would do, or raise what it would raise. A server does not preview reruns."""
+        """Return what a retry, or a rerun at a turn, would do, or raise what it would raise."""
         if nodes is not None:
-            raise InvalidInput("a server previews retries, and no reruns of chosen nodes")
+            raise InvalidInput("a server previews retries and reruns at turns, and no reruns of chosen nodes")
+        if turn is not None:
+            body = {**_turn_body(turn), **({"version": version} if version is not None else {})}
+            path = f"{_path(execution, 'rerun')}/preview"
+            return await self.transport.send("POST", path, RetryPlan, body, repeatable=True)
         query = {"version": version, "from_start": "true" if from_start else None}
         return await self.transport.get(_path(execution, "retry"), RetryPlan, query)
 
@@ -398,6 +407,15 @@ def _start_at(given: Moment | None) -> str | None:
 def _left(until: float | None) -> float:
     """Return the seconds of the next long poll."""
     return LONG_POLL if until is None else min(max(until - time.monotonic(), 0), LONG_POLL)
+
+
+def _turn_body(turn: TurnAsked) -> dict[str, Any]:
+    body: dict[str, Any] = {"at": turn.at}
+    if turn.variables:
+        body["set"] = dict(turn.variables)
+    if turn.answers:
+        body["answers"] = dict(turn.answers)
+    return body
 
 
 def _path(execution: str, part: str = "") -> str:

@@ -32,6 +32,8 @@ class Again(Struct, frozen=True):
     edits: dict[str, msgspec.Raw] = {}
     machine_of: str | None = None
     """For a script: the failed execution with whose machine it starts."""
+    branch_of: str | None = None
+    """For a script: the execution from an earlier turn of which it starts. That machine is stored with it."""
 
 
 class StartToken(Struct, frozen=True, omit_defaults=True):

@@ -19,6 +19,8 @@ from dalsegno.engine.definitions import (
     stored_part_hashes,
 )
 from dalsegno.engine.executions import StoredExecutions, no_execution
+from dalsegno.engine.journal.branches import TurnAsked
+from dalsegno.engine.journal.turn_history import JournaledMachine, TurnHistory, TurnRecord
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.operations.cancellation import Cancellation
 from dalsegno.engine.operations.endings import Endings
@@ -67,6 +69,7 @@ class Client(StoredExecutions):
         self.cancelling = Cancellation(self, self.launcher)
         self.signalling = Signals(self)
         self.asking = Requests(self, self.signalling)
+        self.turn_history = TurnHistory(stack.ledger, stack.archive)
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
         self.settle_triggers: Callable[[str], Awaitable[Any]] = _settle_none
         """Applies the schedules and webhooks of a workflow's current version."""
@@ -260,14 +263,15 @@ class Client(StoredExecutions):
         *,
         from_start: bool = False,
         version: Version = None,
+        turn: TurnAsked | None = None,
     ) -> str:
         """Start a new execution that runs from ``nodes`` or, without them, from everything that failed. The same
         ``key`` for the same execution returns the same new execution; with a different request it is refused.
         ``from_start``: a script or Python workflow does not go on from its failure. ``version``: of the workflow,
-        instead of the one that it ran.
+        instead of the one that it ran. ``turn``: start with the machine of a script or Python workflow as it was then.
         """
         again = await self.repetition.rerun(
-            execution, nodes, context, key, from_start=from_start, version=version
+            execution, nodes, context, key, from_start=from_start, version=version, turn=turn
         )
         return again.execution
 
@@ -278,9 +282,10 @@ class Client(StoredExecutions):
         version: Version = None,
         *,
         from_start: bool = False,
+        turn: TurnAsked | None = None,
     ) -> RetryPlan:
         """Return what a retry or rerun would do, or raise what it would raise. Nothing is started."""
-        return await self.repetition.preview(execution, nodes, version, from_start=from_start)
+        return await self.repetition.preview(execution, nodes, version, from_start=from_start, turn=turn)
 
     async def move(self, execution: str, version: Version, *, dry_run: bool = False) -> Moved:
         """Let an execution that has not ended go on with another version of its workflow; see `Moves.one`."""
@@ -315,6 +320,14 @@ class Client(StoredExecutions):
     async def picture(self, execution: str, *, variables: bool = True) -> ScriptSnapshotView | None:
         """Return the position of a script, its awaits and its variables; None if it has no machine."""
         return await self.explanations.picture(execution, variables=variables)
+
+    async def turns(self, execution: str) -> list[TurnRecord]:
+        """Return the turns of a script or Python workflow that are kept, oldest first."""
+        return await self.turn_history.turns(execution)
+
+    async def machine_at(self, execution: str, turn: int | str) -> JournaledMachine:
+        """Return the machine after a turn, by its number or the name of a checkpoint."""
+        return await self.turn_history.machine_at(execution, turn)
 
     # -- approvals --------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from dalsegno.engine.client import Client
 from dalsegno.engine.committer import Committer, Outage
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.executions import all_executions
+from dalsegno.engine.journal.room import JournalRoom
 from dalsegno.engine.operations.endings import Endings, ending_in
 from dalsegno.engine.operations.limits import follow_openings
 from dalsegno.engine.operations.troubles import StuckReason, StuckReasons
@@ -115,7 +116,7 @@ class Engine:
         self.storage = Storage(stack.blobs, self.settings.limits.stored_bytes)
         self.loader = Loader(stack.ledger, self.storage)
         self.runner = Runner(types, self.loader, self.services, self._log, self.settings.limits)
-        self.committer = Committer(stack.ledger, stack.broker, self._applied, stack.commits_at_once)
+        self.committer = self._make_committer()
         self.steps = Steps(
             stack.ledger,
             self.storage,
@@ -210,6 +211,12 @@ class Engine:
         self.loss: StoreLost | None = None
         """The reason why this engine has stopped permanently."""
         self._loss_listeners: list[Callable[[StoreLost], None]] = []
+
+    def _make_committer(self) -> Committer:
+        stack = self.stack
+        committer = Committer(stack.ledger, stack.broker, self._applied, stack.commits_at_once)
+        self.storage.make_room = JournalRoom(stack.ledger, stack.blobs, committer.commit).make
+        return committer
 
     def _make_publishing(self) -> Publishing | None:
         publisher, publications = self.stack.publisher, self.stack.publications

@@ -13,6 +13,7 @@ from dalsegno.core.states import NodeSummary, TaskTally, summarise
 from dalsegno.core.values import decode_value
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.journal.room import JournalRoom
 from dalsegno.engine.operations.endings import Endings
 from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.scripts.task_inputs import TaskInputs
@@ -57,6 +58,7 @@ class StoredExecutions:
         self.endings = endings
         self.loader = loader
         storage = Storage(stack.blobs, limits.stored_bytes)
+        storage.make_room = JournalRoom(stack.ledger, stack.blobs, committer.commit).make
         self.results = Results(storage, limits)
         self.inputs = TaskInputs(stack.archive, storage)
         self.offload = definitions.offload

@@ -9,10 +9,21 @@ from typing import Literal
 from msgspec import Struct
 
 from dalsegno.errors import OperatorError
-from dalsegno.model.effect import Effect, EndIfLast, ResolveSlot, SaveMachine, SettlePromise, SpawnToken
+from dalsegno.model.effect import (
+    Effect,
+    EndIfLast,
+    ResolveSlot,
+    SaveMachine,
+    SettlePromise,
+    SpawnToken,
+    StoreOutput,
+)
 from dalsegno.model.event import Event, NewEvent, Numbered, recorded
 from dalsegno.model.execution import EndState
 from dalsegno.model.token import Lease
+
+JOURNAL = "turns/"
+"""Prefix of the outputs in which the journal of a machine is stored."""
 
 
 class Park(Struct, frozen=True, gc=False):
@@ -88,6 +99,8 @@ def _mark(effect: Effect) -> str:
             return f"l{scope}"
         case SettlePromise(completion):
             return f"p{completion.promise}/{completion.ok}"
+        case StoreOutput(id=name) if name.startswith(JOURNAL):
+            return ""  # which turns are written with a step depends on the process
         case _:
             return type(effect).__name__
 

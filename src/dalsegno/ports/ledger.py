@@ -117,7 +117,8 @@ class Ledger(Protocol):
     * **L1 once**: a token is consumed by at most one applied transition, however often it is redelivered or
       retried.
     * **L2 whole**: all effects of a transition become visible, or none; its outbox entries are part of the same
-      commit.
+      commit. An output stored again under its id replaces the earlier one; outputs stay until the execution is
+      removed, also after its ending.
     * **L3 stable ids**: applying the same transition again reports ``AlreadyApplied`` and changes nothing;
       spawning an id that exists changes nothing.
     * **L4 fenced**: a commit that shows an old fence is ``Stale("fence")``.
@@ -142,6 +143,9 @@ class Ledger(Protocol):
     ``Refused`` alone; the others of its batch are applied. A commit cascades one level: a last resolved slot, an
     emptied scope or a closed gate makes one token ready. Batches that name different executions may be sent
     concurrently; none delays another.
+
+    The journal of a machine consists of outputs whose ids begin with ``turns/``. Which of them a step writes depends on
+    the process, so they do not count when a step is recognised as a repetition.
 
     Scripts: an execution of kind script or python has a machine from its start. A completion takes the next number
     of the machine's inbox. A version of the machine has at most one resume token, made ready by the very commit

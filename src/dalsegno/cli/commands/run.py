@@ -8,7 +8,9 @@ import typer
 
 from dalsegno.cli.options import (
     AgainVersion,
+    Answers,
     AppName,
+    AtTurn,
     Detach,
     EditedContext,
     ExecutionId,
@@ -18,6 +20,7 @@ from dalsegno.cli.options import (
     Key,
     Quiet,
     Server,
+    SetVariables,
     Store,
     Tags,
     Target,
@@ -164,8 +167,11 @@ def retry(
 
 def rerun(
     execution: ExecutionId,
-    nodes: FromNodes,
+    nodes: FromNodes = None,
     context: EditedContext = None,
+    at: AtTurn = None,
+    variables: SetVariables = None,
+    answers: Answers = None,
     store: Store = None,
     server: Server = None,
     app: AppName = None,
@@ -174,14 +180,36 @@ def rerun(
     quiet: Quiet = False,
     json: Json = False,
     version: AgainVersion = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check and show what would run again; start nothing.")
+    ] = False,
 ) -> None:
-    """Run again from the given nodes on, as a new execution."""
-    from dalsegno.cli.run.launch import run_again
+    """Run again from nodes, or from a turn, as a new execution.
 
+    A graph begins at the nodes. A script or Python workflow begins --at a turn, with its state as it was then. What had
+    been called by then and has completed is known; what later turns called runs again.
+    """
+    from dalsegno.cli.run.again import read_turn
+    from dalsegno.cli.run.launch import preview_again, run_again
+
+    turn = read_turn(nodes, at, variables, answers)
+    if dry_run:
+        preview_again(
+            execution,
+            store,
+            server,
+            app,
+            version,
+            from_start=False,
+            json=json,
+            nodes=nodes or None,
+            turn=turn,
+        )
+        return
     raise typer.Exit(
         run_again(
             execution,
-            nodes,
+            nodes or None,
             context,
             store,
             server,
@@ -191,5 +219,6 @@ def rerun(
             quiet=quiet,
             json=json,
             version=version,
+            turn=turn,
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,7 @@ from dalsegno.cli.views.result import print_result, read_result
 from dalsegno.client.archive import ServerArchive
 from dalsegno.core.values import encode_value
 from dalsegno.engine.client import Client
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.process import run
 from dalsegno.engine.starting.moving import RetryPlan
 from dalsegno.engine.starting.start import Started, StartOptions
@@ -184,6 +186,7 @@ def run_again(
     from_start: bool = False,
     version: Version = None,
     sure: bool = False,
+    turn: TurnAsked | None = None,
 ) -> int:
     """Run a new execution from ``nodes`` on, or without them from what failed, to its end unless detached.
 
@@ -199,13 +202,13 @@ def run_again(
     async def create(client: WorkflowApi) -> str:
         found = await find_execution(client, execution)
         view = await client.status(found)
-        if view.kind == "graph" and where.server is None and version is None:
+        if view.kind == "graph" and where.server is None and version is None and turn is None:
             _check_nodes((await client.definitions.by_hash(view.definition)).plan, nodes or ())
         if not detach and where.server is None:
             await refuse_unrunnable(where.app, view, app)
-        if not nodes and not sure:
+        if not nodes and not sure and turn is None:
             await ask_before_starting_over(client, view, from_start=from_start)
-        return await client.rerun(found, nodes, edits, from_start=from_start, version=version)
+        return await client.rerun(found, nodes, edits, from_start=from_start, version=version, turn=turn)
 
     if detach:
         asyncio.run(_detached(where, create, json=json))
@@ -222,14 +225,16 @@ def preview_again(
     *,
     from_start: bool,
     json: bool,
+    nodes: Sequence[str] | None = None,
+    turn: TurnAsked | None = None,
 ) -> None:
-    """Show what a retry would do."""
+    """Show what a retry or rerun would do."""
     where = where_to(store, server, app)
 
     async def preview() -> RetryPlan:
         async with reached(where) as client:
             found = await find_execution(client, execution)
-            return await client.preview_retry(found, None, version, from_start=from_start)
+            return await client.preview_retry(found, nodes, version, from_start=from_start, turn=turn)
 
     plan = asyncio.run(preview())
     if json:
@@ -240,8 +245,19 @@ def preview_again(
     for each in plan.frames:
         print(f"  {each.function}, line {each.old_line}: {each.old_text}")
         print(f"    goes on in line {each.new_line}: {each.new_text}")
-    if plan.again:
-        print(f"  runs again: {', '.join(plan.again)}")
+    if plan.turn:
+        print(f"  at turn {plan.turn}, which waits in line {plan.line}")
+    for said, calls in (
+        ("keeps the results of", plan.known),
+        ("awaits", plan.awaited),
+        ("runs again", plan.again),
+    ):
+        if calls:
+            print(f"  {said}: {', '.join(calls)}")
+    if plan.later:
+        counted = Counter(plan.later)
+        calls = tuple([f"{count} × {name}" if count > 1 else name for name, count in counted.items()])
+        print(f"  called by later turns, and so again: {', '.join(calls)}")
 
 
 def follow_execution(

@@ -120,6 +120,9 @@ class KeptMachine(Struct, frozen=True, omit_defaults=True):
     """The calls of the failed turn, in order."""
     raises_again: bool = False
     """It failed with an error that it was handling already: only its error handling would run again."""
+    turn: int = 0
+    """The turn after which it was like this; 0: not known."""
+    reachable: Ranges = ()
 
 
 _encode = msgspec.json.Encoder().encode
@@ -172,6 +175,8 @@ def kept_machine(
             failed=tuple(failed),
             begun=failure.begun or read_begun(find_begun(execution.id, view.signals)),
             raises_again=failure.raises_again,
+            turn=view.version,
+            reachable=view.reachable,
         )
     )
 

@@ -69,7 +69,7 @@ def start_script(new: NewExecution, now: float, timeout: float | None) -> Transi
     body = b""
     if len(new.input) <= INLINE_INPUT and new.relation != "retry":  # a retry reads its attempt number
         body = encode_body(StartBody(Raw(new.input), new.workflow, new.version, now))
-    return _first(new, body, now, timeout, _started(new, now))
+    return start_from(new, body, now, timeout, _started(new, now))
 
 
 def continue_script(
@@ -82,10 +82,10 @@ def continue_script(
     if again:
         facts["again"] = list(again)
     started = NewEvent("ExecutionStarted", "", "", now, encode_body(facts))
-    return _first(new, encode_body(StartBody(started_at=now, continues=other)), now, timeout, started)
+    return start_from(new, encode_body(StartBody(started_at=now, continues=other)), now, timeout, started)
 
 
-def _first(
+def start_from(
     new: NewExecution, body: bytes, now: float, timeout: float | None, started: NewEvent
 ) -> Transition:
     effects: list[Effect] = [CreateExecution(new), SpawnToken(resume_token(new.id, 0, body))]

@@ -74,6 +74,8 @@ class StartBody(Struct, frozen=True, omit_defaults=True, gc=False):
     """The failed execution whose machine it starts from. It has no ``input`` then: a release that does not know this
     refuses the body.
     """
+    branches: str | None = None
+    """The execution from an earlier turn of which it starts; likewise without ``input``."""
 
 
 class AskedTask(Struct, frozen=True, array_like=True, gc=False):

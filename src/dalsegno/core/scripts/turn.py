@@ -83,6 +83,8 @@ class Turn(Struct, gc=False):
     """Waits taken over from another execution."""
     tags: ReplaceTags | None = None
     """Changed tags of the execution."""
+    checkpoint: str = ""
+    """The name under which the machine is kept."""
     input_bytes: int = 0
     """Bytes of the inputs of what it requested."""
     stored: Mapping[str, StoredInput] | None = None

@@ -36,7 +36,7 @@ from dalsegno.engine.remote.declarations import Declaration
 from dalsegno.engine.remote.sessions import id_of, lease_of, parts_of, token_in
 from dalsegno.engine.remote.task_proxy import RemoteRequest, RemoteSteps
 from dalsegno.engine.scripts.failures import Failed, error_value
-from dalsegno.engine.scripts.steps import ScriptStep
+from dalsegno.engine.scripts.script_step import ScriptStep
 from dalsegno.engine.scripts.tasks import TaskRunner
 from dalsegno.engine.steps.run_node import Runner
 from dalsegno.engine.steps.tasks import Task, fitting_output

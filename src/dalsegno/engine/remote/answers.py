@@ -26,7 +26,7 @@ from dalsegno.engine.remote.sessions import (
     token_in,
 )
 from dalsegno.engine.remote.task_proxy import Answer, RemoteRequest, RemoteSteps
-from dalsegno.engine.scripts.steps import ScriptStep
+from dalsegno.engine.scripts.script_step import ScriptStep
 from dalsegno.engine.subprocesses.job_pool import output_problems
 from dalsegno.engine.worker.directory import remote_key_of, remote_worker_of
 from dalsegno.errors import LeaseLost, NotFound, Unavailable

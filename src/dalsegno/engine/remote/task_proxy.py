@@ -17,7 +17,8 @@ from dalsegno.core.graph.complete import Step
 from dalsegno.core.scripts.task_options import task_options
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.engine.remote.declarations import Declaration
-from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.scripts.script_step import ScriptStep
+from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import PassesThrough

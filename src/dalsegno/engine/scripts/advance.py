@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from dalsegno.core.scripts.journal import CalledTask, Received, SetTimer
 from dalsegno.core.scripts.token_bodies import blob_of, error_in
 from dalsegno.core.scripts.turn import decided, leaf_ids, leaves_of
 from dalsegno.core.values import decode_value
+from dalsegno.engine.journal.writing import OpenJournal
 from dalsegno.engine.scripts.machine_cache import size_of
 from dalsegno.engine.scripts.programs import RunningMachine
 from dalsegno.engine.steps.budget import is_light
@@ -31,6 +33,7 @@ from dalsegno.lang.runtime.effects import (
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import promise_token_id
+from dalsegno.model.journal import OFF, JournalSetting
 from dalsegno.model.machine import (
     CancelReason,
     Completion,
@@ -90,6 +93,16 @@ class Job(Struct):
     """The current await, if known; always known at the end."""
     blobs: frozenset[str] = frozenset()
     """Names of blobs in the snapshot that the machine was loaded from."""
+    setting: JournalSetting = OFF
+    """Which turns of it are kept."""
+    journal: OpenJournal | None = None
+    """Its journal, if this process knows it."""
+    received: Received | None = None
+    """What the store had for it; None if it was cached, and one completion came along."""
+    pending: tuple[CalledTask | SetTimer, ...] = ()
+    """What was pending before the turn, if its journal does not say so."""
+    is_opened: bool = False
+    """Whether another process may have run the turn before."""
     is_over: bool = False
     """The program came to its end, and its last turn requested nothing that could be lost."""
 

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from dalsegno.core.scripts.token_bodies import blob_of
+from dalsegno.engine.journal.writing import OpenJournal
 from dalsegno.engine.scripts.programs import RunningMachine
 from dalsegno.lang.runtime.effects import Awaitable, Outcome
 from dalsegno.model.machine import CancelReason, Completion, Wake
@@ -46,6 +47,7 @@ class CachedMachine(Struct):
     """Names of blobs in its snapshot."""
     definition: str = ""
     """Content hash of the version of its program."""
+    journal: OpenJournal | None = None
     is_outdated: bool = False
     """Whether something has completed that it does not know of."""
 

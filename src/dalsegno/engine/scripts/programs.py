@@ -20,6 +20,7 @@ from dalsegno.lang.python import PythonMachine, PythonProgram
 from dalsegno.lang.runtime.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal
 from dalsegno.lang.runtime.limits import Meter
 from dalsegno.model.definition import Definition, part_hash, script_name_problems
+from dalsegno.model.journal import FAILURES, JournalSetting, read_journal
 from dalsegno.model.machine import Ranges
 
 MachineStatus = Literal["running", "suspended", "completed", "failed", "paused"]
@@ -64,6 +65,9 @@ class RunningMachine(Protocol):
     def move_to(self, context: Mapping[str, Any]) -> None:
         """Let another execution continue the suspended machine."""
 
+    def assign(self, name: str, value: Any) -> None:
+        """Set a variable of the function that waits. Raises LookupError, with the names that there are."""
+
     def resume(self, outcomes: Mapping[str, Outcome], *, now: float, budget: int | None = None) -> bool: ...
 
     def interrupt(self, error: ErrorValue, *, now: float, budget: int | None = None) -> bool: ...
@@ -88,6 +92,7 @@ class ScriptProgram:
         "definition",
         "input_schema",
         "is_own",
+        "journal",
         "light_limits",
         "limits",
         "native",
@@ -111,6 +116,7 @@ class ScriptProgram:
         self.cancel_grace = _seconds(front_matter.get("cancel_grace"))
         """Seconds for which it may clean up when it is cancelled. None: not set."""
         self.input_schema: Mapping[str, Any] | None = front_matter.get("input_schema") or None
+        self.journal = _journal(front_matter.get("journal"))
         self.workflow_limit = front_matter_limit(front_matter, definition.name)
 
     def start(
@@ -166,6 +172,14 @@ class ScriptProgram:
 
 def _seconds(duration: Any) -> float | None:
     return None if duration is None else parse_duration(duration)
+
+
+def _journal(given: Any) -> JournalSetting:
+    """Return the journal setting. A stored workflow runs even if this release does not know its setting."""
+    try:
+        return read_journal(given)
+    except ValueError:
+        return FAILURES
 
 
 class AbsentProgram(ScriptProgram):

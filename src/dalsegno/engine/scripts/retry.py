@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -356,10 +356,16 @@ async def _check_children(archive: Archive, view: ExecutionView, other: str, pro
 def error_of(view: ExecutionView) -> ErrorValue:
     """Return the error with which an execution ended."""
     error = msgspec.json.decode(view.error) if view.error is not None else {}
-    code = "CancelledError" if view.state == "CANCELLED" else error.get("code") or "TASK_FAILED"
+    if view.state == "CANCELLED":
+        error["code"] = "CancelledError"
+    return error_from(error, f"the child execution ended {view.state}")
+
+
+def error_from(error: Mapping[str, Any], message: str = "it failed") -> ErrorValue:
+    """Return an error from the object that users see. ``message``: if it has none."""
     return ErrorValue(
-        code,
-        error.get("message") or f"the child execution ended {view.state}",
+        error.get("code") or "TASK_FAILED",
+        error.get("message") or message,
         error.get("type"),
         error.get("details"),
         classes=tuple(error.get("classes") or ()),

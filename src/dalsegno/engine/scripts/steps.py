@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from dalsegno.core.graph.step_input import Awaiting, Result
-from dalsegno.core.scripts.earlier_calls import begun_calls, cancelled_tasks, find_begun
+from dalsegno.core.scripts.branch import Branch
+from dalsegno.core.scripts.earlier_calls import begun_calls, cancelled_tasks
 from dalsegno.core.scripts.ending import (
     GRACE,
     cut_off,
@@ -25,6 +26,7 @@ from dalsegno.core.scripts.ending import (
     fail_script,
     is_failed_cleanup,
 )
+from dalsegno.core.scripts.journal import Received
 from dalsegno.core.scripts.kept import UNKNOWN_TURN, FailedTurn, keeps_machine
 from dalsegno.core.scripts.step import commit_turn
 from dalsegno.core.scripts.task_options import task_options
@@ -52,22 +54,25 @@ from dalsegno.core.scripts.turn import Turn
 from dalsegno.core.values import decode_value
 from dalsegno.engine.batches import bytes_of
 from dalsegno.engine.definitions import Definitions
+from dalsegno.engine.journal.branched_off import BranchedOff, read_branch
+from dalsegno.engine.journal.writing import Journals
 from dalsegno.engine.schedules import schedule_step
-from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, lost_timers, outcome_of
+from dalsegno.engine.scripts.advance import Job, ResumeInputs, interruption, outcome_of
 from dalsegno.engine.scripts.failures import Failed, error_value, unstorable
 from dalsegno.engine.scripts.kept import Cleanup, read_kept
-from dalsegno.engine.scripts.machine_cache import LARGEST, CachedMachine, MachineCache, size_of
+from dalsegno.engine.scripts.machine_cache import LARGEST, MachineCache, size_of
 from dalsegno.engine.scripts.moving import MOVE_REFUSED, MoveRefused
 from dalsegno.engine.scripts.programs import RunningMachine, ScriptProgram
 from dalsegno.engine.scripts.readiness import Readiness, waits_for
 from dalsegno.engine.scripts.retry import Lookouts, Retry, context_of, look_at, take_up_again
+from dalsegno.engine.scripts.script_step import ScriptStep, open_journal, step_of_turn
 from dalsegno.engine.scripts.tasks import Questions, TaskRunner
 from dalsegno.engine.scripts.turns import SLICE, Turns
 from dalsegno.engine.secrets.snapshot_seals import check_blob
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.starting.pending import begin_step
 from dalsegno.engine.starting.rerun import RerunHistory
-from dalsegno.engine.steps.budget import LIGHT_BYTES, is_light, refuse_if_light
+from dalsegno.engine.steps.budget import is_light, refuse_if_light
 from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.run_node import storable_failure
 from dalsegno.engine.steps.tasks import Tasks
@@ -75,15 +80,13 @@ from dalsegno.engine.steps.values import SMALL, Loader, Results, Storage, blob_n
 from dalsegno.errors import BadConfiguration, InternalError, LimitExceeded, NotFound, NotJson
 from dalsegno.lang import SnapshotError
 from dalsegno.lang.errors import NameMissing
-from dalsegno.lang.python import PythonMachine
 from dalsegno.lang.python.errors import NAME_MISSING
-from dalsegno.lang.runtime.effects import Awaitable as Awaits
-from dalsegno.lang.runtime.effects import ErrorValue, Outcome, promise_id, promise_number
+from dalsegno.lang.runtime.effects import ErrorValue, promise_id
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.event import NewEvent
 from dalsegno.model.failure import NO_RETRY
 from dalsegno.model.ids import task_execution_id
-from dalsegno.model.machine import Completion, MachineView, in_words, reaches, request_in
+from dalsegno.model.machine import Completion, MachineView, in_words, request_in
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -98,26 +101,6 @@ LONG_AGO = 0.1
 """Seconds in the queue after which a script about to begin may have been cancelled, which is then looked up."""
 AFTER_THE_SIGNAL = 1.0
 """Seconds by which the time limit of a wait is postponed for a signal that has arrived and is not assigned yet."""
-
-
-class ScriptStep(Struct, gc=False):
-    """A transition, its replacement if it is refused because the machine has advanced, and the machine to cache once
-    it is applied.
-    """
-
-    transition: Transition
-    instead: Callable[[], Transition] | None = None
-    cached: CachedMachine | None = None
-    done: TaskDone | None = None
-    """Result of a task, in case its script has ended before it."""
-    ends_with: ErrorValue | None = None
-    """The error with which the step ends its execution without another turn, computed for the machine as it was."""
-    freed: int = 0
-    """Bytes in rows that the step removes, counting only values that count towards the limit."""
-    spent: str | None = None
-    """The blob of the task's input, to be removed once the step is applied."""
-    size: int | None = None
-    """Bytes of the transition's effects, once they are measured."""
 
 
 class ScriptSteps:
@@ -152,6 +135,8 @@ class ScriptSteps:
         self.transactions = NO_TRANSACTIONS
         self.rerun_history = RerunHistory(archive, Loader(ledger, blobs))
         self.readiness = readiness
+        self.journals = Journals(ledger)
+        turns.journaled = self.journals.blobs
         self.task_returned: Callable[[Lease], None] = lambda _: None
         """Called when a task has returned, before its script takes its turn."""
         self.lookouts: Lookouts | None = None
@@ -264,7 +249,7 @@ class ScriptSteps:
         job = await self.reading.job(lease.execution, view, self.ledger.now())
         begin = await self._loader(lease, program, view, job)
         turn, machine = await self._run(lease, program, job, begin)
-        return self._turned(lease, job, turn, machine)
+        return await self._loaded_turned(lease, job, turn, machine)
 
     async def _run(
         self, lease: Lease, program: ScriptProgram, job: Job, begin: Callable[[], RunningMachine]
@@ -321,6 +306,7 @@ class ScriptSteps:
         """
         execution = lease.execution
         cached = self.hot.take(execution)
+        job.setting, job.received = program.journal, Received(view.read, view.completions, view.signals)
         light = is_light.get()
         blobs: dict[str, bytes] = {}
         snapshot = b""
@@ -331,7 +317,8 @@ class ScriptSteps:
             blobs = await program.read_blobs(snapshot, partial(self._checked_blob, execution))
             job.blobs = blob_names([snapshot, *blobs.values()])
         else:
-            job.blobs = cached.blobs
+            job.blobs, job.journal = cached.blobs, cached.journal
+            self.journals.set_aside(execution, cached.journal)
 
         def load() -> RunningMachine:
             machine = cached.machine if cached is not None else program.load(snapshot, blobs, light=light)
@@ -353,6 +340,9 @@ class ScriptSteps:
             return await self._first_turn_of_cleanup(lease, program, body.cleanup_of)
         if body.continues is not None:
             return await self._first_turn_of_retry(lease, program, body.continues)
+        if body.branches is not None:
+            branch = await read_branch(self.ledger, lease.execution)
+            return await self._first_turn_of_retry(lease, program, body.branches, branch)
         if view is not None and view.cancel:
             error = interruption(view.cancel, "it had not begun yet")
             turn = Turn("failed", view.version, view.inbox, error=error, cancel=view.cancel, interrupted=True)
@@ -360,7 +350,11 @@ class ScriptSteps:
         signals = view.signals if view is not None else ()
         payloads = await self.reading.payloads(lease.execution, signals)
         version, inbox = (view.version, view.inbox) if view is not None else (0, 0)
-        job = Job(lease.execution, version, inbox, now, {}, {}, {}, signals, payloads)
+        job = Job(
+            lease.execution, version, inbox, now, {}, {}, {}, signals, payloads, setting=program.journal
+        )
+        if view is not None:
+            job.received = Received(view.read, view.completions, view.signals)
         context = {
             "executionId": lease.execution,
             "workflow": body.workflow,
@@ -374,22 +368,25 @@ class ScriptSteps:
         turn, machine = await self._run(
             lease, program, job, lambda: program.start(inputs, context, now, budget, light=light)
         )
-        return self._turned(lease, job, turn, machine)
+        return await self._loaded_turned(lease, job, turn, machine)
 
     async def _first_turn_of_cleanup(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
         """Continue the machine of an execution that ended before its clean-up did."""
         cleanup = Cleanup(self.archive, self.blobs, self.reading, lease, other)
         job = await cleanup.job(self.ledger.now())
+        job.setting = program.journal
         snapshot, old = await self.readiness.kept_snapshot(lease, program, cleanup)
         begin = await cleanup.loader(program, snapshot, job, old=old)
         turn, machine = await self._run(lease, program, job, begin)
         if turn.status == "suspended":
             turn.carried = await cleanup.carried_over(turn)
-        return self._turned(lease, job, turn, machine)
+        return await self._loaded_turned(lease, job, turn, machine)
 
-    async def _first_turn_of_retry(self, lease: Lease, program: ScriptProgram, other: str) -> ScriptStep:
-        """Take over the machine of a failed execution. Nothing of it runs in this turn: the next one runs the failed
-        turn again, as any turn of this execution.
+    async def _first_turn_of_retry(
+        self, lease: Lease, program: ScriptProgram, other: str, branch: Branch | None = None
+    ) -> ScriptStep:
+        """Take over the machine of a failed execution, or that of an earlier turn. Nothing of it runs in this turn: the
+        next one runs the turn that followed again, as any turn of this execution.
         """
         machine_view, own = (
             await self.ledger.machine(lease.execution),
@@ -397,15 +394,17 @@ class ScriptSteps:
         )
         if machine_view is None or own is None:
             return ScriptStep(nothing(lease))  # it has ended meanwhile and was swept
-        retry = Retry(self.archive, self.blobs, self.reading, lease, other, self.inputs, self.results)
+        given = self.archive, self.blobs, self.reading, lease, other, self.inputs, self.results
+        retry = Retry(*given) if branch is None else BranchedOff(branch, *given)
         snapshot, old = await self.readiness.kept_snapshot(lease, program, retry)
         context = context_of(own, await self.reading.attempt(own))
         job = retry.job(machine_view)
+        job.setting = program.journal
         begin = await retry.loader(program, snapshot, job, context, old)
         turn, machine = await self.turns.run(job, begin, self._thread(program))
         if turn.status == "suspended":
             await retry.take_over(turn, job.before, self.ledger.now())
-        return self._turned(lease, job, turn, machine, is_cached=False)
+        return await self._loaded_turned(lease, job, turn, machine, is_cached=False)
 
     async def _start_body(self, lease: Lease) -> StartBody:
         if lease.data:
@@ -426,20 +425,14 @@ class ScriptSteps:
         *,
         is_cached: bool = True,
     ) -> ScriptStep:
-        turn.dropped = lost_timers(lease.execution, job.before, turn.reachable)
-        is_native = type(machine) is PythonMachine
-        if is_native and turn.snapshot:
-            turn.snapshot = self.readiness.seals.sealed(turn.snapshot, lease.execution, lease.definition)
-        transition = commit_turn(lease, turn, self.ledger.now(), events)
-        cached = None
-        is_kept = is_cached and machine is not None and (turn.weight <= LIGHT_BYTES or is_native)
-        if job.signals and find_begun(job.execution, job.signals) is not None:
-            is_kept = False  # a fused turn would not find them
-        if is_kept and turn.status == "suspended" and job.awaiting is not None:
-            cached = _cached(lease.definition, job, turn, machine, job.awaiting)
-        return ScriptStep(
-            transition, cached=cached, freed=_freed(job, turn) if sum(job.sizes.values()) > SMALL else 0
-        )
+        now = self.ledger.now()
+        return step_of_turn(lease, job, turn, machine, now, self.readiness, events, is_cached=is_cached)
+
+    async def _loaded_turned(
+        self, lease: Lease, job: Job, turn: Turn, machine: Any, *, is_cached: bool = True
+    ) -> ScriptStep:
+        await open_journal(self.journals, job, turn)
+        return self._turned(lease, job, turn, machine, is_cached=is_cached)
 
     def _thread(self, program: ScriptProgram) -> Any:
         if not program.native or self.threads is None:
@@ -593,7 +586,10 @@ class ScriptSteps:
             before=cached.awaiting,
             awaiting=cached.awaiting,
             blobs=cached.blobs,
+            setting=program.journal,
+            journal=cached.journal,
         )
+        self.journals.set_aside(lease.execution, cached.journal)
         machine, was_interrupted = cached.machine, job.interrupted
         try:
             # As in `_run`, without a coroutine more for every step.
@@ -624,39 +620,3 @@ class ScriptSteps:
 def _leaves_state(turn: Turn, program: ScriptProgram) -> bool:
     """Return True if a turn failed without an end of the script's clean-up, whether or not that had begun."""
     return is_failed_cleanup(turn) or (not turn.cancel and turn.cut_short and program.can_clean_up)
-
-
-def _freed(job: Job, turn: Turn) -> int:
-    """Return the bytes of completions that leave the inbox; those in blobs remain."""
-    freed = 0
-    for name, size in job.sizes.items():
-        if SMALL < size <= LARGEST and not reaches(turn.reachable, promise_number(name)):
-            freed += size
-    return freed
-
-
-def _cached(
-    definition: str, job: Job, turn: Turn, machine: RunningMachine, awaiting: Awaits
-) -> CachedMachine:
-    """Return the suspended machine as its next turn will find it, with the outcomes that it can still reach."""
-    known: dict[str, Outcome] = {}
-    sizes: dict[str, int] = {}
-    weight = turn.weight
-    for name, outcome in job.known.items():
-        if reaches(turn.reachable, promise_number(name)):
-            known[name] = outcome
-            size = sizes[name] = job.sizes.get(name, 0)
-            weight += size
-    return CachedMachine(
-        machine,
-        turn.version + 1,
-        turn.read + (turn.settled is not None),
-        turn.wake,
-        known,
-        awaiting,
-        turn.cancel if turn.interrupted else "",
-        sizes,
-        weight,
-        turn.blobs,
-        definition,
-    )

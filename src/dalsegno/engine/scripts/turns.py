@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -29,6 +29,7 @@ from dalsegno.lang import Machine
 from dalsegno.lang.expressions.syntax.lexer import is_unicode
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
+    Checkpoint,
     Effect,
     ErrorValue,
     Reply,
@@ -39,6 +40,7 @@ from dalsegno.lang.runtime.effects import (
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
 from dalsegno.lang.runtime.promises import ranges
+from dalsegno.model.journal import JournalSetting
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Blobs
 
@@ -80,6 +82,10 @@ class Turns:
         """
         self._options_of = options_of
         self._archive = archive
+        self.journaled: Callable[[str, JournalSetting], Awaitable[Collection[str] | None]] = (
+            _nothing_journaled
+        )
+        """Returns the blobs that the journal of an execution needs; None: all."""
         self.blobs = blobs
         self.limits = limits
         self._log = log
@@ -105,6 +111,10 @@ class Turns:
             turn, blobs = self._turn(job, machine)
             if SetTags in turn.kinds:
                 await self._set_tags(job, turn)
+            if Checkpoint in turn.kinds:
+                turn.checkpoint = next(
+                    request.name for request, _ in reversed(turn.requests) if type(request) is Checkpoint
+                )
             if not is_final:
                 # The turn is not given up from here on, so nothing is logged twice.
                 self._flush_logs(job, machine)
@@ -160,7 +170,9 @@ class Turns:
         they are for this turn or a later one.
         """
         if job.version and not job.blobs.issuperset(blobs):
-            await self.blobs.prune(job.execution, job.version, job.blobs)
+            journaled = await self.journaled(job.execution, job.setting)
+            if journaled is not None:
+                await self.blobs.prune(job.execution, job.version, {*job.blobs, *journaled})
         for data in blobs.values():
             await self.blobs.put(job.execution, data, turn=job.version)
 
@@ -294,6 +306,10 @@ class Turns:
             raise LimitExceeded(
                 f"{what} is {len(raw):,} bytes of JSON, more than the limit value_bytes of {self.limits.value_bytes:,}"
             )
+
+
+async def _nothing_journaled(_execution: str, _setting: JournalSetting) -> Collection[str] | None:
+    return ()
 
 
 async def _advance_in(

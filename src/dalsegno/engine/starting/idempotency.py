@@ -9,7 +9,9 @@ import msgspec
 
 from dalsegno.core.history import StartFacts
 from dalsegno.core.pending import Again, decode_start_token
+from dalsegno.core.scripts.branch import BRANCH, decode_branch
 from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.starting.start import StartOptions, begins_at
 from dalsegno.engine.subprocesses.job_pool import Offload, digest
 from dalsegno.errors import KeyReused
@@ -95,6 +97,14 @@ def check_same_version(made: ExecutionView, version: Version) -> None:
     asked = read_version(version)
     if isinstance(asked, int) and asked != made.version:
         raise _reused(f"version {made.version}, not {asked}", made)
+
+
+async def check_same_branch(executions: StoredExecutions, made: ExecutionView, turn: TurnAsked) -> None:
+    """Raise KeyReused unless a rerun at a turn with a used key requests the same as the first one."""
+    ledger = executions.stack.ledger
+    data = (await ledger.outputs(made.id, [BRANCH])).get(BRANCH)
+    if data is None or bytes(decode_branch(data).asked) != turn.encoded():
+        raise _reused("another turn, other variables or other answers", made)
 
 
 async def check_same_rerun(

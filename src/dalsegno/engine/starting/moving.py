@@ -52,6 +52,16 @@ class RetryPlan(Struct, frozen=True):
     starts_over: bool = False
     again: tuple[str, ...] = ()
     """The nodes at which it begins, or the tasks that are asked again."""
+    turn: int = 0
+    """For a rerun at a turn: its number."""
+    line: int = 0
+    """The line where the machine waits there."""
+    known: tuple[str, ...] = ()
+    """Calls that were pending there, whose results are taken over."""
+    awaited: tuple[str, ...] = ()
+    """Calls that go on elsewhere."""
+    later: tuple[str, ...] = ()
+    """Tasks that later turns called, of those that are kept: they run again if the program calls them again."""
     frames: tuple[FramePlan, ...] = ()
     """For another version of a script or Python workflow: the functions that wait, outermost first."""
 
@@ -67,29 +77,43 @@ class MoveChecks:
         """Return where the functions of the machine that is kept of an execution wait, if it is moved. Raise Conflict
         if it cannot continue in this version of its program.
         """
+        what = f"retry execution {execution} from its failure"
         try:
-            found = await self.find(execution, new)
+            keeper, data = await kept_with(self.stored.stack.archive, execution)
+        except SnapshotError as error:
+            raise Conflict(f"cannot {what}: {error}") from None
+        view = await self.stored.stack.archive.execution(keeper)
+        definition = view.definition if view is not None else new.definition.hash
+        return await self.check_machine(keeper, definition, decode_kept(data).snapshot, new, what)
+
+    async def check_machine(
+        self, keeper: str, definition: str, snapshot: bytes, new: ScriptProgram, what: str
+    ) -> tuple[FramePlan, ...]:
+        """Return where the functions of a machine wait, if it is moved. ``keeper``: the execution it is sealed for;
+        ``definition``: the content hash of its program. Raise Conflict, that the engine cannot do ``what``.
+        """
+        try:
+            found = await self.find(keeper, definition, snapshot, new)
         except (SnapshotError, SnapshotRefused) as error:
-            raise Conflict(f"cannot retry execution {execution} from its failure: {error}") from None
+            raise Conflict(f"cannot {what}: {error}") from None
         if found is None:
             return ()
         old, move = found
         if not move.maps:
             told = refusal(old, new, move)
-            raise Conflict(f"cannot retry execution {execution} from its failure: {told}")
+            raise Conflict(f"cannot {what}: {told}")
         return frame_plans(old, new, move)
 
-    async def find(self, execution: str, new: ScriptProgram) -> tuple[ScriptProgram, Movement] | None:
+    async def find(
+        self, keeper: str, definition: str, snapshot: bytes, new: ScriptProgram
+    ) -> tuple[ScriptProgram, Movement] | None:
         """Return the version that the machine is of, with the move; None if it need not be moved, or if this process
         lacks code, keys or the migration: then the first turn finds out.
         """
-        archive = self.stored.stack.archive
-        keeper, data = await kept_with(archive, execution)
-        view = await archive.execution(keeper)
-        if view is None or view.definition == new.definition.hash:
+        if definition == new.definition.hash:
             return None
         try:
-            return await self.moved(keeper, view.definition, decode_kept(data).snapshot, new)
+            return await self.moved(keeper, definition, snapshot, new)
         except (CodeMissing, KeyMissing):
             return None
         except NotFound as error:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from dalsegno.core.pending import (
+    Again,
     StartToken,
     as_submitted,
     begin,
@@ -19,12 +20,14 @@ from dalsegno.core.pending import (
     never_begun,
     submit,
 )
+from dalsegno.core.scripts.branch import start_branch
 from dalsegno.core.scripts.kept import asked_again_tasks
 from dalsegno.core.scripts.step import continue_script
 from dalsegno.core.scripts.tasks import nothing
 from dalsegno.core.values import encode_value, refuse_size
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.journal.branched_off import read_branch
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.scripts.retry import machine_to_continue
 from dalsegno.engine.starting.rerun import RerunHistory, rerun_transition
@@ -75,11 +78,24 @@ async def first_transition(
     """Return the transition that an ordinary start, retry or rerun would have committed."""
     if new.kind == "task":
         return start_task_transition(new, now, body.queue, limited(body.concurrency))
+    if body.again is not None and body.again.branch_of is not None:
+        return await _branched(rerun_history, definitions, new, now, body.again)
     if body.again is not None and body.again.machine_of is not None:
         return await _continued(rerun_history, definitions, new, now, body.again.machine_of)
     if body.again is not None:
         return await rerun_transition(rerun_history, definitions, new, body.again, now)
     return start_transition(await definitions.any_by_hash(new.definition), new, now)
+
+
+async def _branched(
+    rerun_history: RerunHistory, definitions: Definitions, new: NewExecution, now: float, again: Again
+) -> Transition:
+    """Return the start of a rerun that begins with the machine of an earlier turn."""
+    program = await definitions.any_by_hash(new.definition)
+    if again.branch_of is None or not isinstance(program, ScriptProgram):
+        raise Conflict(f"execution {new.id} cannot begin: '{new.workflow}' is no script or Python workflow")
+    branch = await read_branch(rerun_history.loader.ledger, new.id)
+    return start_branch(new, again.branch_of, branch, again.nodes, now, program.timeout)
 
 
 async def _continued(

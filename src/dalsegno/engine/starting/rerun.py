@@ -27,10 +27,11 @@ from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.core.values import encode_value
 from dalsegno.engine.definitions import Definitions, Program
 from dalsegno.engine.executions import StoredExecutions
+from dalsegno.engine.journal.branches import Branches, BranchPlan, TurnAsked
 from dalsegno.engine.scripts.moving import FROM_START, named
 from dalsegno.engine.scripts.programs import ScriptProgram
 from dalsegno.engine.scripts.retry import machine_to_continue
-from dalsegno.engine.starting.idempotency import check_same_rerun, check_same_version
+from dalsegno.engine.starting.idempotency import check_same_branch, check_same_rerun, check_same_version
 from dalsegno.engine.starting.moving import MoveChecks, RetryPlan
 from dalsegno.engine.starting.start import (
     Ancestry,
@@ -272,6 +273,7 @@ class Reruns:
         self.launcher = launcher
         self.history = history
         self.moves = MoveChecks(stored)
+        self.branches = Branches(stored)
 
     async def rerun(
         self,
@@ -283,6 +285,7 @@ class Reruns:
         *,
         from_start: bool = False,
         version: Version = None,
+        turn: TurnAsked | None = None,
     ) -> Started:
         """Retry or rerun an execution. ``starter``: the API key that the new execution counts for, instead of the key
         of the first one. ``from_start``: a script or Python workflow does not go on from its failure. ``version``: of
@@ -290,6 +293,9 @@ class Reruns:
         """
         stored = self.stored
         view = await stored.status(execution)
+        if turn is not None:
+            _check_turn(nodes, context, from_start=from_start)
+            return await self._at_a_turn(view, turn, key, starter, version)
         if view.kind != "graph":
             return await self._machine(view, nodes, key, starter, from_start=from_start, version=version)
         if from_start:
@@ -323,9 +329,13 @@ class Reruns:
         version: Version = None,
         *,
         from_start: bool = False,
+        turn: TurnAsked | None = None,
     ) -> RetryPlan:
         """Run the checks of a retry or rerun, and return what it would do. Nothing is started."""
         view = await self.stored.status(execution)
+        if turn is not None:
+            _check_turn(nodes, None, from_start=from_start)
+            return (await self._planned(view, turn, version))[2]
         if view.kind == "graph":
             old = await self.stored.definitions.by_hash(view.definition)
             program = _graph(await self._program_of(view, version), view)
@@ -410,6 +420,50 @@ class Reruns:
         await self.moves.check(view.id, program)
         return await self.launcher.continue_from(program, view.id, kept, Raw(view.input), options, ancestry)
 
+    async def _at_a_turn(
+        self, view: ExecutionView, turn: TurnAsked, key: str | None, starter: str | None, version: Version
+    ) -> Started:
+        """Start a script or Python workflow with its machine as it was after an earlier turn."""
+        made = await self._made(view, key)
+        if made is not None:
+            await check_same_branch(self.stored, made, turn)
+            return Started(made.id, is_new=False)
+        program, found, _ = await self._planned(view, turn, version)
+        options, ancestry = _retry_options(view, key, starter, "rerun")
+        return await self.launcher.branch_off(
+            program, view.id, found.branch, found.again, Raw(view.input), options, ancestry
+        )
+
+    async def _planned(
+        self, view: ExecutionView, turn: TurnAsked, version: Version
+    ) -> tuple[ScriptProgram, BranchPlan, RetryPlan]:
+        found = await self.branches.plan(view, turn)
+        if version is None:  # of the version that it was of then
+            target = await self.stored.definitions.any_by_hash(found.branch.definition)
+        else:
+            target = await self._program_of(view, version)
+        program = _machine_program(target, view)
+        frames = await self.moves.check_machine(
+            view.id, found.branch.definition, found.snapshot, program, found.what
+        )
+        await self.branches.check_variables(view, program, found)
+        known = program.definition
+        return (
+            program,
+            found,
+            RetryPlan(
+                known.name,
+                known.version,
+                again=found.again,
+                frames=frames,
+                turn=found.branch.turn,
+                line=found.branch.kept.line,
+                known=found.known,
+                awaited=found.awaited,
+                later=found.later,
+            ),
+        )
+
     async def _program_of(self, view: ExecutionView, version: Version = None) -> Program | ScriptProgram:
         """Return the given version, or the version that it ran. An execution that failed because its workflow was not
         deployed takes the current version.
@@ -448,6 +502,13 @@ class Reruns:
         return view.input, started.queue, started.options or limit
 
 
+def _check_turn(nodes: Sequence[str] | None, context: Mapping[str, Any] | None, *, from_start: bool) -> None:
+    if nodes or context or from_start:
+        raise InvalidInput(
+            "an execution is rerun at a turn, or from nodes, or from its start: say one of them (at, nodes, from_start)"
+        )
+
+
 def _check_single(view: ExecutionView, nodes: Sequence[str] | None, version: Version) -> None:
     """Refuse what cannot be done again with an execution that is no graph."""
     if view.kind == "schedule":
@@ -484,9 +545,9 @@ def _machine_program(program: Program | ScriptProgram, view: ExecutionView) -> S
 
 
 def _retry_options(
-    view: ExecutionView, key: str | None, starter: str | None
+    view: ExecutionView, key: str | None, starter: str | None, relation: str = "retry"
 ) -> tuple[StartOptions, Ancestry]:
     """Return the options and the ancestry of a retry of a script or task."""
     own = repeated_execution_id(view.id, key) if key is not None else None
     options = StartOptions(idempotency_key=key, tags=dict(view.tags), priority=view.priority, starter=starter)
-    return options, Ancestry(own, view.id, "retry")
+    return options, Ancestry(own, view.id, relation)

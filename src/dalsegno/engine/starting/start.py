@@ -4,7 +4,7 @@ and its transition for every kind of workflow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -15,6 +15,7 @@ from msgspec import Raw
 from dalsegno.core.graph.start import StartReply, begun, start
 from dalsegno.core.outbox_orders import StartOrder, encode_notice
 from dalsegno.core.pending import Again, StartToken, submit
+from dalsegno.core.scripts.branch import Branch, start_branch, with_branch
 from dalsegno.core.scripts.kept import KeptMachine, asked_again_tasks
 from dalsegno.core.scripts.step import continue_script, start_script, start_task
 from dalsegno.core.scripts.task_options import task_options
@@ -436,6 +437,28 @@ class Launcher:
             return await self.create(new, submit(new, now, body=body, limit=limit), options)
         first = continue_script(new, other, kept.line, asked_again_tasks(kept), now, program.timeout)
         return await self.create(new, first, options)
+
+    async def branch_off(
+        self,
+        program: ScriptProgram,
+        other: str,
+        branch: Branch,
+        again: Sequence[str],
+        payload: Any,
+        options: StartOptions,
+        ancestry: Ancestry,
+    ) -> Started:
+        """Start an execution with the machine of an earlier turn of another one."""
+        stored = self.stored
+        now = stored.stack.ledger.now()
+        new = new_execution(program, payload, options, now, stored.limits, ancestry)
+        limit = await workflow_limit(program, new, now, stored.limits, stored.offload)
+        if limit is not None:
+            body = StartToken(again=Again(tuple(again), branch_of=other))
+            first = submit(new, now, body=body, limit=limit)
+        else:
+            first = start_branch(new, other, branch, again, now, program.timeout)
+        return await self.create(new, with_branch(first, branch), options)
 
     # -- the first commit -------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from operator import attrgetter
 from time import monotonic
 from typing import Any
@@ -269,11 +269,19 @@ class Storage:
         self.limit = limit
         self._blobs = blobs
         self._uncounted: OrderedDict[str, int] = OrderedDict()
+        self.make_room: Callable[[str], Awaitable[bool]] = _no_room
+        """Called before a limit is passed. Returns True if something that gives way was removed."""
 
     async def put(
         self, execution: str, data: bytes, *, turn: int | None = None, limit: int | None = None
     ) -> str:
-        return await self._blobs.put(execution, data, turn=turn, limit=self.limit if limit is None else limit)
+        limit = self.limit if limit is None else limit
+        try:
+            return await self._blobs.put(execution, data, turn=turn, limit=limit)
+        except LimitExceeded:
+            if not await self.make_room(execution):
+                raise
+        return await self._blobs.put(execution, data, turn=turn, limit=limit)
 
     async def stored(self, execution: str) -> int:
         return await self._blobs.stored(execution)
@@ -291,8 +299,14 @@ class Storage:
         before = self._uncounted.pop(execution, 0)
         size += before
         if abs(size) >= AT_ONCE:
+            limit = self.limit if limit is None else limit
             try:
-                await self._blobs.charge(execution, size, limit=self.limit if limit is None else limit)
+                try:
+                    await self._blobs.charge(execution, size, limit=limit)
+                except LimitExceeded:
+                    if not await self.make_room(execution):
+                        raise
+                    await self._blobs.charge(execution, size, limit=limit)
             except LimitExceeded:
                 self._uncounted[execution] = self._uncounted.get(execution, 0) + before
                 raise
@@ -300,6 +314,10 @@ class Storage:
         self._uncounted[execution] = size
         if len(self._uncounted) > REMEMBERED:
             self._uncounted.popitem(last=False)
+
+
+async def _no_room(_execution: str) -> bool:
+    return False
 
 
 def bytes_in_rows(transition: Transition) -> int:

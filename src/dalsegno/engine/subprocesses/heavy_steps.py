@@ -29,7 +29,8 @@ from msgspec import Struct
 from dalsegno.core.graph.complete import Step
 from dalsegno.core.graph.step_input import Body
 from dalsegno.core.values import decode_value
-from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.scripts.script_step import ScriptStep
+from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.graph import Steps

@@ -14,7 +14,8 @@ from dalsegno.core.graph.complete import Step
 from dalsegno.core.graph.fail import halt
 from dalsegno.core.graph.step_input import Body, StepInput, decode_body
 from dalsegno.engine.committer import Committer
-from dalsegno.engine.scripts.steps import ScriptStep, ScriptSteps
+from dalsegno.engine.scripts.script_step import ScriptStep
+from dalsegno.engine.scripts.steps import ScriptSteps
 from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.graph import Steps

@@ -3,6 +3,7 @@
 from dalsegno.lang.python.api import (
     approval,
     cancel,
+    checkpoint,
     first,
     gather,
     log,
@@ -63,6 +64,7 @@ __all__ = [
     "approval",
     "arguments_for",
     "cancel",
+    "checkpoint",
     "compile_workflow",
     "current_machine",
     "error_value",

@@ -39,6 +39,7 @@ _VERBS: dict[str, Any] = {
         api.requests,
         api.run,
         api.set_tags,
+        api.checkpoint,
         api.signal,
         api.sleep,
         api.start,

@@ -26,7 +26,7 @@ from dalsegno.lang.python.runtime.nested import NestedCall
 from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.python.values.decisions import Decision, schema_of
 from dalsegno.lang.python.values.typed_values import to_plain
-from dalsegno.lang.runtime.effects import GroupKind
+from dalsegno.lang.runtime.effects import GroupKind, checked_checkpoint
 from dalsegno.lang.runtime.promises import Group, Promise, leaves
 from dalsegno.model.search import read_tag_changes
 
@@ -493,6 +493,17 @@ def set_tags(tags: Mapping[str, str | None] | None = None, /, **named: str | Non
         machine.set_tags(read_tag_changes(given))
     except ValueError as error:
         raise ValueError(f"set_tags(): {error}") from None
+
+
+def checkpoint(name: str) -> None:
+    """Keep the state of this execution at the next await under a name: ``rerun`` can start from it, however many turns
+    follow. The same name again replaces the earlier state. Nothing is kept with ``journal="off"``.
+    """
+    machine = _machine("checkpoint")
+    try:
+        machine.checkpoint(checked_checkpoint(name))
+    except ValueError as error:
+        raise ValueError(f"checkpoint(): {error}") from None
 
 
 def log(message: object, level: str = "info") -> None:

@@ -11,6 +11,7 @@ from dalsegno.lang.python.compile.compiler import compile_workflow
 from dalsegno.lang.python.durable_calls import Promised, WorkflowFunction, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.program import Migration
+from dalsegno.model.journal import read_journal
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -42,6 +43,7 @@ class DurableWorkflow(WorkflowFunction[P, R_co]):
         self.program = compile_workflow(function, name, front_matter)
         for option in ("timeout", "cancel_grace"):
             _check_duration(self.program.name, option, self.program.front_matter.get(option))
+        _check_journal(self.program.name, self.program.front_matter.get("journal"))
         super().__init__(cast("Callable[P, Promised[R_co]]", function), name, options=options)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Promised[R_co]:
@@ -66,6 +68,13 @@ class DurableWorkflow(WorkflowFunction[P, R_co]):
             return migration
 
         return register
+
+
+def _check_journal(name: str, given: object) -> None:
+    try:
+        read_journal(given)
+    except ValueError as problem:
+        raise InvalidInput(f"workflow '{name}': {problem}") from None
 
 
 def _check_duration(name: str, option: str, given: Any) -> None:

@@ -101,7 +101,32 @@ class Reply(Struct, frozen=True):
     error: str | None = None
 
 
-Effect: TypeAlias = StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags | Reply
+class Checkpoint(Struct, frozen=True):
+    """Keep the machine as it is at the next await, under a name."""
+
+    name: str
+
+
+Effect: TypeAlias = (
+    StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags | Reply | Checkpoint
+)
+
+
+LONGEST_CHECKPOINT = 200
+"""Characters of a checkpoint's name."""
+
+
+def checked_checkpoint(name: object) -> str:
+    """Return the name of a checkpoint. Raises ValueError."""
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError("the name of a checkpoint must be a text that is not empty")
+    if len(name) > LONGEST_CHECKPOINT:
+        raise ValueError(f"the name of a checkpoint has at most {LONGEST_CHECKPOINT} characters")
+    if name.strip().isdecimal():
+        raise ValueError(f"a checkpoint cannot be called {name!r}: numbers name turns")
+    if not name.isprintable():
+        raise ValueError("the name of a checkpoint may have no line breaks or other control characters")
+    return name
 
 
 APPROVAL = "node:approval"

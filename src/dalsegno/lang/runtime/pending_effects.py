@@ -14,6 +14,7 @@ import msgspec
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
+    Checkpoint,
     Effect,
     LeafKind,
     Reply,
@@ -143,6 +144,9 @@ class Requests:
 
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         self.effects.append(SetTags(tags))
+
+    def checkpoint(self, name: str) -> None:
+        self.effects.append(Checkpoint(name))
 
     def log(self, level: str, message: str) -> None:
         self.logs.append((level, message))

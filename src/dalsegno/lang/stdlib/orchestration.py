@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import ScriptThrow, limit_exceeded, wrong_argument
-from dalsegno.lang.runtime.effects import APPROVAL, GroupKind
+from dalsegno.lang.runtime.effects import APPROVAL, GroupKind, checked_checkpoint
 from dalsegno.lang.runtime.limits import BYTES_PER_OBJECT
 from dalsegno.lang.runtime.pending_effects import LONGEST_REFUSAL, Requests
 from dalsegno.lang.runtime.promises import AnyPromise, Group, Promise, Settled, leaves
@@ -311,6 +311,15 @@ def _set_tags(host: Host, given: Given) -> Value:
     return None
 
 
+def _checkpoint(host: Host, given: Given) -> Value:
+    try:
+        name = checked_checkpoint(given[0])
+    except ValueError as problem:
+        raise wrong_argument(f"checkpoint(): {problem}") from None
+    requests_of(host).checkpoint(name)
+    return None
+
+
 def _log(host: Host, given: Given) -> Value:
     """Handle ``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
     if host.requests is None:
@@ -350,6 +359,7 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Task.race": _join("Task.race", "race", "item"),
     "set_tags": _set_tags,
     "log": _log,
+    "checkpoint": _checkpoint,
 }
 
 

@@ -40,6 +40,7 @@ ORCHESTRATION: dict[str, ArgumentCounts] = {
     "approval": (1, 2),
     "set_tags": (1, 1),
     "log": (1, None),
+    "checkpoint": (1, 1),
 }
 
 AFTER_WITH: dict[str, tuple[str, ...]] = {

@@ -306,14 +306,32 @@ async def rerun(
     http: Request,
     idempotency_key: IdempotencyKey = None,
 ) -> Execution:
-    """Starts a new execution from these nodes on, with the recorded context, edited as requested. A repeated
-    idempotency key returns the same new execution (200 instead of 201); with other nodes or another context it
-    is refused (409)."""
+    """Starts a new execution from these nodes on, with the recorded context, edited as requested; or with the machine
+    of a script or Python workflow as it was after a turn (`at`). A repeated idempotency key returns the same new
+    execution (200 instead of 201); with another request it is refused (409)."""
+    turn = request.turn
     starter = await _starter(services, caller_of(http), execution, idempotency_key)
     again = await services.client.repetition.rerun(
-        execution, request.nodes, request.context, idempotency_key, starter, version=request.version
+        execution,
+        request.nodes,
+        request.context,
+        idempotency_key,
+        starter,
+        version=request.version,
+        turn=turn,
     )
     return await answer_for(services, again, response)
+
+
+@executions_router.post(
+    "/{execution}/rerun/preview", operation_id="preview_rerun", dependencies=[needs("run")]
+)
+async def preview_rerun(services: Services, execution: ExecutionId, request: RerunRequest) -> RetryPreview:
+    """Returns what a rerun would do, and starts nothing: the calls that are made again, those whose results are taken
+    over, and those of later turns. Refused like the rerun (404, 409)."""
+    turn = request.turn
+    plan = await services.client.preview_retry(execution, request.nodes, request.version, turn=turn)
+    return RetryPreview.of(plan)
 
 
 async def _starter(services: ServerServices, caller: Caller, execution: str, key: str | None) -> str | None:

@@ -13,7 +13,9 @@ from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.graph.start import StartReply
 from dalsegno.core.json_fields import MOST_ITEMS
 from dalsegno.core.states import NodeSummary
+from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.starting.moving import RetryPlan
+from dalsegno.errors import InvalidInput
 from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionKind, ExecutionState, ExecutionView, NewExecution
 from dalsegno.model.ids import LONGEST_ID
@@ -366,11 +368,38 @@ class RerunRequest(Asked, BaseModel):
         json_schema_extra={"example": {"nodes": ["charge"], "context": {"$trigger": {"n": 1}}}},
     )
 
-    nodes: list[str] = Field(min_length=1, max_length=1000, description="Nodes to begin from.")
+    nodes: list[str] | None = Field(
+        default=None, min_length=1, max_length=1000, description="Of a graph: nodes to begin from."
+    )
     context: Annotated[dict[str, Any], Kept("members", "the edited value of '%s'")] = Field(
         default={}, description="Recorded outputs to be replaced, by `$node`."
     )
+    at: int | str | None = Field(
+        default=None,
+        description="Of a script or Python workflow: the turn to begin at, by its number or the name of a checkpoint.",
+    )
+    set: Annotated[dict[str, Any], Kept("members", "the variable '%s'")] = Field(
+        default={}, description="With `at`: other values of variables of the function that waits there."
+    )
+    answers: Annotated[dict[str, Any], Kept("members", "the answer of '%s'")] = Field(
+        default={}, description="With `at`: results of calls, by their names or promises (`p3`)."
+    )
     version: AgainVersion = None
+
+    @property
+    def turn(self) -> TurnAsked | None:
+        """Return the turn to begin at. Raises InvalidInput unless either that or nodes are given."""
+        if (self.nodes is None) == (self.at is None):
+            raise InvalidInput(
+                "give the nodes of a graph to rerun from ('nodes'), or the turn of a script or Python workflow ('at')"
+            )
+        if self.at is None:
+            if self.set or self.answers:
+                raise InvalidInput("'set' and 'answers' belong to a turn: say at which one ('at')")
+            return None
+        if self.context:
+            raise InvalidInput("'context' belongs to 'nodes'; variables of a turn are given with 'set'")
+        return TurnAsked(self.at, self.set, self.answers)
 
 
 class FramePreview(BaseModel):
@@ -384,7 +413,7 @@ class FramePreview(BaseModel):
 
 
 class RetryPreview(BaseModel):
-    """What a retry would do."""
+    """What a retry, or a rerun at a turn, would do."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -393,6 +422,11 @@ class RetryPreview(BaseModel):
                 "version": 4,
                 "starts_over": False,
                 "again": ["ship"],
+                "turn": 0,
+                "line": 0,
+                "known": [],
+                "awaited": [],
+                "later": [],
                 "frames": [
                     {
                         "function": "checkout",
@@ -410,6 +444,13 @@ class RetryPreview(BaseModel):
     version: int
     starts_over: bool = Field(description="Everything runs again.")
     again: list[str] = Field(description="The tasks that are asked again, or the nodes at which it begins.")
+    turn: int = Field(description="Of a rerun at a turn: its number; else 0.")
+    line: int = Field(description="Of a rerun at a turn: the line where the machine waits there.")
+    known: list[str] = Field(description="Of a rerun at a turn: pending calls whose results are taken over.")
+    awaited: list[str] = Field(description="Of a rerun at a turn: pending calls that go on elsewhere.")
+    later: list[str] = Field(
+        description="Of a rerun at a turn: tasks that later turns called, which the program calls again."
+    )
     frames: list[FramePreview] = Field(
         description="For another version: the functions that wait, outermost first."
     )

@@ -178,6 +178,32 @@ class Machine(Runner):
                 found |= _in_scope(frame)
         return {name: shown(value) for name, value in found.items() if _is_set(value)}
 
+    def assign(self, name: str, value: Any) -> None:
+        """Give a variable of the function that waits, or one that it captures, another value: plain JSON. Raises
+        LookupError, with the names that there are.
+        """
+        frame = self.top
+        places: dict[str, tuple[list[Value], int] | Cell] = dict(
+            zip(frame.function.capture_names, frame.cells, strict=True)
+        )
+        for scope in frame.function.scopes:
+            if scope.start < frame.position < scope.stop:
+                for slot, known in enumerate(scope.names, scope.first):
+                    if known is not None and type(frame.slots[slot]) is not Iteration:
+                        boxed = frame.slots[slot]
+                        places[known] = boxed if type(boxed) is Cell else (frame.slots, slot)
+        if name in places:
+            place = places[name]
+            if isinstance(place, Cell):
+                place.value = value
+            else:
+                place[0][place[1]] = value
+        elif name in self.globals and name not in _GIVEN:
+            self.globals[name] = value
+        else:
+            raise LookupError(", ".join(sorted({*places, *self.globals} - {*_GIVEN})))
+        self._packed = None
+
     # storing
 
     def dumps(self, put: Put | None = None, most: int | None = None) -> bytes:

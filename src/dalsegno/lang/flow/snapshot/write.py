@@ -22,6 +22,7 @@ from dalsegno.lang.flow.snapshot.format import STATUSES, State, traceback_key
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
+    Checkpoint,
     Effect,
     ErrorValue,
     LeafKind,
@@ -420,6 +421,7 @@ EFFECTS: dict[str, type[Any]] = {
     "cancel": Cancel,
     "tags": SetTags,
     "reply": Reply,
+    "checkpoint": Checkpoint,
 }
 _EFFECT_NAMES = {kind: name for name, kind in EFFECTS.items()}
 

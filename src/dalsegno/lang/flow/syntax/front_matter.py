@@ -10,6 +10,7 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.yaml_text import YamlProblem, read_yaml
 from dalsegno.model.definition import script_name_problems
+from dalsegno.model.journal import read_journal
 
 MAX_FRONT_MATTER = 100_000
 """Maximum number of characters; also the limit for repetition by aliases."""
@@ -70,6 +71,10 @@ def _problems(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 parse_duration(found[key])
         except BadDuration as problem:
             yield key, f"the {key} {problem}"
+    try:
+        read_journal(found.get("journal"))
+    except ValueError as problem:
+        yield "journal", str(problem)
     if schema is not None and not isinstance(schema, dict):
         yield "input_schema", "the input_schema must be a JSON Schema, such as {type: object, required: [id]}"
 

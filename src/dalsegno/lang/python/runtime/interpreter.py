@@ -370,6 +370,9 @@ class Interpreter:
     def set_tags(self, tags: Mapping[str, str | None]) -> None:
         self.requests.set_tags(tags)
 
+    def checkpoint(self, name: str) -> None:
+        self.requests.checkpoint(name)
+
     def log(self, level: str, message: str) -> None:
         self.requests.log(level, message)
 

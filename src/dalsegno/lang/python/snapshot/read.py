@@ -30,6 +30,7 @@ from dalsegno.lang.python.timeouts import Timeout
 from dalsegno.lang.runtime.effects import (
     AwaitSignal,
     Cancel,
+    Checkpoint,
     Effect,
     Reply,
     SetTags,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 * 1024 * 1024
 _EFFECTS: dict[str, type[Effect]] = {
     kind.__name__: kind
-    for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags, Reply)
+    for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags, Reply, Checkpoint)
 }
 _IN_PAGE = f'["{Tag.BLOB}",'.encode()
 """The beginning of a row that names a blob."""

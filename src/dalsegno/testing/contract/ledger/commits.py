@@ -194,6 +194,16 @@ class LedgerWhole(Topic):
         assert await stack.ledger.outbox() == [OutboxEntry("owed", RUN, "signal", b"message")]
         assert await stack.kinds() == ["ExecutionStarted", "NodeCompleted", "NodeWaiting"]
 
+    async def test_l2_output_stored_again_replaces_the_earlier_one(self, stack: ContractStack) -> None:
+        leases = await stack.begin(token("a"), token("b"), token("c"))
+        await stack.apply(step(leases["a"], StoreOutput("turns/0", b"\x00" * 5000), StoreOutput("x", b"1")))
+
+        await stack.apply(step(leases["b"], StoreOutput("turns/0", b"\xff")))
+        assert await stack.ledger.outputs(RUN, ["turns/0", "x"]) == {"turns/0": b"\xff", "x": b"1"}
+
+        await stack.apply(step(leases["c"], StoreOutput("turns/0", b""), finish("COMPLETED")))
+        assert await stack.ledger.outputs(RUN, ["turns/0", "x"]) == {"turns/0": b"", "x": b"1"}
+
     async def test_l2_whole_a_refused_fence_lets_no_effect_through(self, stack: ContractStack) -> None:
         lease = (await stack.begin(token("a")))["a"]
         before = await stack.picture()
@@ -352,6 +362,16 @@ class LedgerIds(Topic):
         assert applied.ready == ()
         assert (await stack.take())["c"].data == b"first"
         assert (await stack.execution()).live == 1
+
+    async def test_l3_repetition_that_writes_other_turns_of_the_journal(self, stack: ContractStack) -> None:
+        lease = (await stack.begin(token("a")))["a"]
+        await stack.apply(step(lease, StoreOutput("turns/0", b"first"), token("b")))
+
+        again = step(lease, token("b"))
+        assert [type(outcome) for outcome in await stack.commit(again)] == [AlreadyApplied]
+        other = step(lease, StoreOutput("turned", b"first"), token("b"))
+        assert await stack.commit(other) == [Stale("fence")]
+        assert await stack.ledger.outputs(RUN, ["turns/0"]) == {"turns/0": b"first"}
 
     async def test_l3_stable_ids_a_consumed_id_is_not_revived(self, stack: ContractStack) -> None:
         lease = (await stack.begin(token("a")))["a"]

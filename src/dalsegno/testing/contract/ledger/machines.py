@@ -10,7 +10,7 @@ import json
 
 from msgspec.structs import replace
 
-from dalsegno.model.effect import FinishExecution, WakeMachine
+from dalsegno.model.effect import FinishExecution, StoreOutput, WakeMachine
 from dalsegno.model.ids import task_execution_id
 from dalsegno.model.machine import Completion, MachineView, Wake
 from dalsegno.model.token import RESUME_NODE, RESUME_PRIORITY, SYSTEM_QUEUE, Lease
@@ -292,6 +292,19 @@ class LedgerFusedCommits(Topic):
         assert (machine.version, machine.inbox, machine.read, machine.completions) == (2, 1, 1, ())
         assert [found.token for found in applied.ready] == ["t2"]
         assert set(await stack.tokens()) == {"t2"}
+
+    async def test_l2_journal_changes_with_the_turn_or_not_at_all(self, stack: ContractStack) -> None:
+        await suspend(stack, task("t1"), StoreOutput("turns/0", b"first"))
+        lease = (await tasks(stack))["t1"]
+        stale = save(0, 0, settled=Completion(1, True, b"42"))
+        assert await stack.commit(step(lease, StoreOutput("turns/0", b"none"), stale)) == [Stale("version")]
+        assert await stack.ledger.outputs(RUN, ["turns/0"]) == {"turns/0": b"first"}
+
+        fused = save(1, 0, settled=Completion(1, True, b"42"), reachable=((2, 3),))
+        await stack.apply(step(lease, StoreOutput("turns/0", b"second"), fused, task("t2")))
+
+        assert (await machine_of(stack)).version == 2
+        assert await stack.ledger.outputs(RUN, ["turns/0"]) == {"turns/0": b"second"}
 
     async def test_settled_completion_is_kept_while_it_is_reachable(self, stack: ContractStack) -> None:
         await suspend(stack, task("t1"))

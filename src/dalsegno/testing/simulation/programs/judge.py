@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from dalsegno.core.scripts.tasks import put_off
-from dalsegno.engine.scripts.steps import ScriptStep
+from dalsegno.engine.scripts.script_step import ScriptStep
 from dalsegno.lang.runtime.effects import promise_id
 from dalsegno.model.effect import FinishExecution, SaveMachine
 from dalsegno.model.execution import ExecutionView
