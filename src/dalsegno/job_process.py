@@ -26,7 +26,7 @@ from dalsegno.core.values import value_digest
 from dalsegno.core.wire.execution_message import read_apart
 from dalsegno.engine.definitions import SCRIPT_TYPE, stored_part_hashes
 from dalsegno.engine.operations.diff import compare, source_text
-from dalsegno.engine.scripts.inspection import look_in_process
+from dalsegno.engine.scripts.inspection import look_in_process, state_in_process
 from dalsegno.engine.scripts.moving import move_in_process
 from dalsegno.engine.scripts.programs import (
     InvalidScript,
@@ -355,6 +355,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "response": _response,
     "result": _result,
     "source_parts": source_parts,
+    "state": state_in_process,
     "text": _text,
     "validate": _validate,
     "with_types": _with_types,

@@ -15,7 +15,7 @@ from dalsegno.cli.live.script_progress import Pending, ScriptMoment
 from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.views.show import as_json
-from dalsegno.cli.views.source import SourceText
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.core.states import NodeSummary
 from dalsegno.model.event import Event
 from tests.cli.test_tree import execution

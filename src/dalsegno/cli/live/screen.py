@@ -24,7 +24,8 @@ from dalsegno.cli.output import error_text, span, stderr
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.cli.views.approvals import next_program_steps, next_steps
 from dalsegno.cli.views.executions import by_hand, changed_tags
-from dalsegno.cli.views.source import SourceText, stored_source
+from dalsegno.cli.views.source import stored_source
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.graph.plan import Plan
 from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.event import Event

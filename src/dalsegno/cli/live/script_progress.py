@@ -25,7 +25,7 @@ from dalsegno.cli.live.graph_progress import (
 )
 from dalsegno.cli.next_command import short_path
 from dalsegno.cli.target.target import WorkflowApi
-from dalsegno.cli.views.source import SourceText
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.core.states import NodeSummary, TaskTally
 from dalsegno.engine.operations.why import ScriptSnapshotView, cleaning_up
 from dalsegno.errors import BadConfiguration, UsageError

@@ -14,7 +14,8 @@ from dalsegno.cli.live.script_progress import BLOCK, Pending, ScriptMoment
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, signs_for, span
 from dalsegno.cli.views.approvals import next_program_steps
-from dalsegno.cli.views.source import SourceText, excerpt
+from dalsegno.cli.views.source import excerpt
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.core.states import NodeSummary
 from dalsegno.lang.runtime.effects import display_name
 from dalsegno.model.execution import ENDED

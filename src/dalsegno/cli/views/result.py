@@ -21,7 +21,8 @@ from dalsegno.cli.live.script_progress import ScriptProgress
 from dalsegno.cli.next_command import Command
 from dalsegno.cli.output import emit, execution_names, several, span, state_text, stderr, stdout
 from dalsegno.cli.target.target import WorkflowApi
-from dalsegno.cli.views.source import SourceText, print_stack, stored_source
+from dalsegno.cli.views.source import print_stack, stored_source
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.core.values import decode_value
 from dalsegno.engine.client import Client
 from dalsegno.engine.engine import OWN, Engine

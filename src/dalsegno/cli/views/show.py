@@ -42,7 +42,8 @@ from dalsegno.cli.views.result import (
     print_letter,
     print_value,
 )
-from dalsegno.cli.views.source import SourceText, stored_source
+from dalsegno.cli.views.source import stored_source
+from dalsegno.core.scripts.source_text import SourceText
 from dalsegno.core.values import decode_value
 from dalsegno.engine.operations.requests import RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView

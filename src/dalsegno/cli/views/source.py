@@ -19,42 +19,8 @@ from rich.text import Text
 
 from dalsegno.cli.output import Signs
 from dalsegno.cli.target.target import WorkflowApi
-from dalsegno.lang import FlowProgram
-from dalsegno.lang.python.program import stored_program
-from dalsegno.model.definition import Definition
+from dalsegno.core.scripts.source_text import SourceText, source_text
 from dalsegno.model.execution import SCRIPTED, ExecutionView
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    file: str
-    """Path of the file when it was deployed; empty for a script."""
-    first_line: int
-    lines: tuple[str, ...]
-
-    def line(self, number: int) -> str:
-        """Return a line; empty if it is out of range."""
-        index = number - self.first_line
-        return self.lines[index] if 0 <= index < len(self.lines) else ""
-
-    def around(self, number: int, before: int = 2, after: int = 2) -> list[tuple[int, str]]:
-        """Return lines with their numbers around ``number``; near an end of the text, more from the other side."""
-        last = self.first_line + len(self.lines) - 1
-        if not self.first_line <= number <= last:
-            return []
-        room = before + after + 1
-        start = max(min(number - before, last - room + 1), self.first_line)
-        return [(each, self.line(each)) for each in range(start, min(start + room, last + 1))]
-
-
-def source_text(definition: Definition) -> SourceText | None:
-    """Return the source text; None for a graph."""
-    if definition.kind == "script":
-        return _text("", 1, FlowProgram.load(definition.source).source)
-    if definition.kind == "python":
-        stored = stored_program(definition.source)
-        return _text(stored.file, stored.first_line, stored.text)
-    return None
 
 
 async def stored_source(client: WorkflowApi, view: ExecutionView) -> SourceText | None:
@@ -63,11 +29,6 @@ async def stored_source(client: WorkflowApi, view: ExecutionView) -> SourceText 
         return None
     definition = await client.stack.archive.definition_by_hash(view.definition)
     return source_text(definition) if definition is not None else None
-
-
-def _text(file: str, first_line: int, text: str) -> SourceText:
-    lines = text.rstrip().split("\n")
-    return SourceText(file, first_line, tuple(line.rstrip().expandtabs(4) for line in lines))
 
 
 def excerpt(

@@ -19,6 +19,7 @@ from dalsegno.lang.flow.syntax.parser import Parsed, parse_program
 from dalsegno.lang.python import PythonMachine, PythonProgram
 from dalsegno.lang.runtime.effects import Awaitable, Effect, ErrorValue, Outcome, WaitingSignal
 from dalsegno.lang.runtime.limits import Meter
+from dalsegno.lang.runtime.machine_state import MachineState
 from dalsegno.model.definition import Definition, part_hash, script_name_problems
 from dalsegno.model.journal import FAILURES, JournalSetting, read_journal
 from dalsegno.model.machine import Ranges
@@ -81,6 +82,8 @@ class RunningMachine(Protocol):
     def dumps(self, put: Callable[[bytes], str] | None = None) -> bytes: ...
 
     def variables(self) -> dict[str, Any]: ...
+
+    def state(self) -> MachineState: ...
 
 
 class ScriptProgram:

@@ -19,7 +19,7 @@ from dalsegno.lang.flow.runtime.outcomes import present, shown, with_stack
 from dalsegno.lang.flow.runtime.runner import Known, Runner
 from dalsegno.lang.flow.snapshot.format import read, write
 from dalsegno.lang.flow.snapshot.read import fill, load_blob, restore
-from dalsegno.lang.flow.snapshot.write import Kept, Packer, Put, pack_machine
+from dalsegno.lang.flow.snapshot.write import Kept, Packer, Put, pack_machine, reachable_promises
 from dalsegno.lang.runtime.effects import (
     PROMISE_PREFIX,
     Awaitable,
@@ -31,6 +31,7 @@ from dalsegno.lang.runtime.effects import (
 )
 from dalsegno.lang.runtime.frames import Frame
 from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.runtime.machine_state import FrameState, MachineState, promise_states
 from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import awaitable, ranges, settle
 from dalsegno.lang.values.kinds import UNSET, Cell, FunctionValue, Vacant, Value
@@ -173,9 +174,7 @@ class Machine(Runner):
         found = {name: value for name, value in self.globals.items() if name not in _GIVEN}
         for frame in self.frames:
             if isinstance(frame, Frame):
-                for name, cell in zip(frame.function.capture_names, frame.cells, strict=True):
-                    found[name] = cell.value
-                found |= _in_scope(frame)
+                found |= _variables_of(frame)
         return {name: shown(value) for name, value in found.items() if _is_set(value)}
 
     def assign(self, name: str, value: Any) -> None:
@@ -203,6 +202,27 @@ class Machine(Runner):
         else:
             raise LookupError(", ".join(sorted({*places, *self.globals} - {*_GIVEN})))
         self._packed = None
+
+    def state(self) -> MachineState:
+        """Return its functions with their variables, and its promises. Workflow-wide variables belong to the
+        outermost function.
+        """
+        frames = [frame for frame in self.frames if isinstance(frame, Frame)]
+        around = {name: value for name, value in self.globals.items() if name not in _GIVEN}
+        found = [
+            FrameState(
+                frame.function.name,
+                self.line if frame is frames[-1] else self.program.line(frame.offset),
+                {
+                    name: shown(value)
+                    for name, value in ((around if frame is frames[0] else {}) | _variables_of(frame)).items()
+                    if _is_set(value)
+                },
+            )
+            for frame in frames
+        ]
+        promises = promise_states(reachable_promises(self))
+        return MachineState(tuple(found), self.awaiting, self.requests.made, promises)
 
     # storing
 
@@ -282,6 +302,12 @@ def _numbered(outcomes: Mapping[str, Outcome], first: int = 0) -> Known:
 @lru_cache(maxsize=4096)
 def _is_promise(name: str) -> bool:
     return name[:1] == PROMISE_PREFIX and name[1:].isdecimal() and name.isascii()
+
+
+def _variables_of(frame: Frame) -> dict[str, Value]:
+    """Return the variables that a function can see: those that it captured, and its own in scope."""
+    captured = zip(frame.function.capture_names, frame.cells, strict=True)
+    return {name: cell.value for name, cell in captured} | _in_scope(frame)
 
 
 def _in_scope(frame: Frame) -> dict[str, Value]:

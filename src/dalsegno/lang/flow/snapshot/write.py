@@ -453,6 +453,28 @@ def pack_machine(machine: Runner, packer: Packer) -> State:
     )
 
 
+class _PromiseCollector(Packer, eq=False):
+    """Packs a machine to find its promises; what it packs is not used."""
+
+    found: list[Promise] = []
+
+    def run(self, promises: list[Promise]) -> Packed:
+        self.found.extend(promises)
+        return super().run(promises)
+
+    def value(self, value: Value, stays: bool = False) -> Packed:
+        if type(value) is Promise:
+            self.found.append(value)
+        return super().value(value, stays)
+
+
+def reachable_promises(machine: Runner) -> list[Promise]:
+    """Return the promises that the script can still reach; one may be there several times."""
+    collector = _PromiseCollector(None, {})
+    pack_machine(machine, collector)
+    return collector.found
+
+
 def _meter(machine: Runner) -> tuple[int, int, int]:
     """Return the remaining limits.
 

@@ -33,6 +33,18 @@ class Frame:
         lines = self.code.lines
         return lines[min(self.position, len(lines) - 1)]
 
+    def variables(self) -> dict[str, Any]:
+        """Return the function's own variables that have a value. Those of the compiler have an ``@`` in their name."""
+        found: dict[str, Any] = {}
+        for name, cell in zip(self.code.variables[: self.code.own], self.cells, strict=False):
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                continue
+            if "@" not in name:
+                found[name] = value
+        return found
+
     def native(self, program: PythonProgram, fragment: int) -> FunctionType:
         """Return a fragment as a function that shares its variables with this frame."""
         code, indexes = program.fragments[self.number][fragment]

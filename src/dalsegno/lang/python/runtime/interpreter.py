@@ -194,6 +194,10 @@ class Interpreter:
         """Return the line that is running or that ran last."""
         return self.frames[-1].line if self.frames else self.last_line
 
+    def line_of(self, frame: Frame) -> int:
+        """Return the line of a frame: of an outer one that of its call."""
+        return frame.line if frame is self.frames[-1] else self._place(frame)[2]
+
     def places(self) -> tuple[str, ...]:
         """Return the positions of all frames, innermost first."""
         places = map(self._place, reversed(self.frames))

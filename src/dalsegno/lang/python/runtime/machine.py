@@ -27,6 +27,7 @@ from dalsegno.lang.runtime.effects import (
     promise_number,
 )
 from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, Limits
+from dalsegno.lang.runtime.machine_state import FrameState, MachineState, promise_states
 from dalsegno.lang.runtime.pending_effects import Requests
 from dalsegno.lang.runtime.promises import awaitable, ranges
 
@@ -193,14 +194,21 @@ class PythonMachine(Interpreter):
         """Return the workflow's variables as plain data; inner ones hide outer ones."""
         found: dict[str, Any] = {}
         for frame in self.frames:
-            for name, cell in zip(frame.code.variables[: frame.code.own], frame.cells, strict=False):
-                try:
-                    value = cell.cell_contents
-                except ValueError:
-                    continue
-                if "@" not in name:
-                    found[name] = shown(value)
-        return found
+            found |= frame.variables()
+        return {name: shown(value) for name, value in found.items()}
+
+    def state(self) -> MachineState:
+        """Return its functions with their variables, and its promises."""
+        frames = [
+            FrameState(
+                frame.code.name,
+                self.line_of(frame),
+                {name: shown(value) for name, value in frame.variables().items()},
+            )
+            for frame in self.frames
+        ]
+        promises = promise_states(self._state().promises.values())
+        return MachineState(tuple(frames), self.awaiting, self.requests.made, promises)
 
     def assign(self, name: str, value: Any) -> None:
         """Give a variable of the function that waits, or one that it shares with functions around it, another value:
