@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overloa
 import msgspec
 
 from dalsegno.core.diagnosis import Wait
+from dalsegno.core.scripts.turn_view import TurnPage, TurnSummary, TurnView
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import decode_value
 from dalsegno.engine.journal.branches import TurnAsked
@@ -38,6 +39,7 @@ T = TypeVar("T")
 
 SHOWN_REASONS = 3
 """Reasons for waiting that a TimeoutError quotes."""
+TURNS_AT_ONCE = 1000
 PATIENCE_FOR_REASONS = 2.0
 """Seconds in which these reasons must be read."""
 
@@ -89,6 +91,12 @@ class Calls(Protocol):
 
     async def picture(self, execution: str, *, variables: bool = True) -> ScriptSnapshotView | None: ...
 
+    async def turn_page(
+        self, execution: str, first: int | None = None, limit: int = 100, *, newest_first: bool = False
+    ) -> TurnPage: ...
+
+    async def turn_view(self, execution: str, number: int) -> TurnView: ...
+
     async def cancel(self, execution: str, reason: str | None = None) -> None: ...
 
     async def terminate(self, execution: str, reason: str | None = None) -> None: ...
@@ -132,6 +140,18 @@ class Runtime(Protocol):
 
     @property
     def client(self) -> Calls: ...
+
+
+async def all_turns(client: Calls, execution: str) -> list[TurnSummary]:
+    """Read the list of turns page by page."""
+    found: list[TurnSummary] = []
+    first: int | None = None
+    while True:
+        page = await client.turn_page(execution, first, TURNS_AT_ONCE)
+        found += page.turns
+        if page.next is None:
+            return found
+        first = page.next
 
 
 class Handle(Generic[R_co]):
@@ -326,6 +346,25 @@ class Handle(Generic[R_co]):
 
     async def apicture(self) -> ScriptSnapshotView | None:
         return await self._acall(self._client().picture(self.id))
+
+    def turns(self) -> list[TurnSummary]:
+        """Returns the recorded turns of a script or Python workflow, oldest first: where each stopped, and what it then
+        waited for. Empty for a graph."""
+        return self._call(self._turns())
+
+    async def aturns(self) -> list[TurnSummary]:
+        return await self._acall(self._turns())
+
+    def turn(self, number: int) -> TurnView:
+        """Returns one recorded turn: what it received, the running functions with their variables and what changed,
+        and what it asked for."""
+        return self._call(self._client().turn_view(self.id, number))
+
+    async def aturn(self, number: int) -> TurnView:
+        return await self._acall(self._client().turn_view(self.id, number))
+
+    async def _turns(self) -> list[TurnSummary]:
+        return await all_turns(self._client(), self.id)
 
     def trigger(self, payload: Any = UNCHANGED) -> None:
         """Starts it now if it is PENDING, with its own input or with another one. An execution that has started is

@@ -26,7 +26,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "unprotect",
         "snapshots",
     ),
-    "Inspect": ("ls", "show", "watch", "why", "workers"),
+    "Inspect": ("ls", "show", "watch", "why", "debug", "workers"),
     "Control": (
         "submit",
         "trigger",
@@ -63,7 +63,8 @@ SERVER_OPTIONS = {
 """Options of the commands that run or change work, besides ``--store``, with the variable that each overrides."""
 WITHOUT_SERVERS = frozenset(
     (
-        *("alerts ls", "approvals", "backup", "credentials ls", "keys ls", "limits ls", "ls", "migrate"),
+        *("alerts ls", "approvals", "backup", "credentials ls", "debug", "keys ls", "limits ls", "ls"),
+        "migrate",
         *("schedule ls", "schedule show", "show", "snapshots status", "task ls", "task show", "validate"),
         *("versions", "watch", "webhook ls", "why", "workers", "workflows"),
     )

@@ -23,8 +23,10 @@ from dalsegno.client.schemas import (
 )
 from dalsegno.client.starts import Starts
 from dalsegno.client.transport import FIRST_PAUSE, Query, Transport, own_key
+from dalsegno.client.turns import TurnDetailReply, TurnListReply
 from dalsegno.client.waits import Waits
 from dalsegno.core.diagnosis import Explanation, Wait
+from dalsegno.core.scripts.turn_view import TurnPage, TurnView
 from dalsegno.core.states import NodeSummary
 from dalsegno.core.values import encode_value
 from dalsegno.engine.journal.branches import TurnAsked
@@ -66,6 +68,7 @@ def _iso(at: float | None) -> str | None:
 
 LARGEST_PAGE = 500
 MOST_EVENTS = 1000
+MOST_TURNS = 1000
 LONG_POLL = 25.0
 """Seconds that the server is asked to wait before it answers that nothing has ended."""
 ANSWER_DELAY = 1.0
@@ -198,6 +201,18 @@ class ServerCalls:
         del variables  # the server always returns them
         reply: PictureReply | None = await self.transport.get(_path(execution, "picture"), _MAYBE_PICTURE)
         return reply.picture() if reply is not None else None
+
+    async def turn_page(
+        self, execution: str, first: int | None = None, limit: int = 100, *, newest_first: bool = False
+    ) -> TurnPage:
+        """Return recorded turns from the number ``first`` on, upwards or, with ``newest_first``, downwards."""
+        order = "newest" if newest_first else "oldest"
+        query = {"from": first, "limit": min(limit, MOST_TURNS), "order": order}
+        return (await self.transport.get(_path(execution, "turns"), TurnListReply, query)).page()
+
+    async def turn_view(self, execution: str, number: int) -> TurnView:
+        """Return one recorded turn in full."""
+        return (await self.transport.get(_path(execution, f"turns/{number}"), TurnDetailReply)).view()
 
     # -- commands ---------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import msgspec
 from dalsegno.core import commands
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.outbox_orders import StartOrder
+from dalsegno.core.scripts.turn_view import TurnPage, TurnView
 from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import (
     Definitions,
@@ -20,6 +21,7 @@ from dalsegno.engine.definitions import (
 )
 from dalsegno.engine.executions import StoredExecutions, no_execution
 from dalsegno.engine.journal.branches import TurnAsked
+from dalsegno.engine.journal.recorded_turns import RecordedTurns
 from dalsegno.engine.journal.turn_history import JournaledMachine, TurnHistory, TurnRecord
 from dalsegno.engine.operations.approvals import Approval, ApprovalPlace, Approvals
 from dalsegno.engine.operations.cancellation import Cancellation
@@ -71,6 +73,9 @@ class Client(StoredExecutions):
         self.asking = Requests(self, self.signalling)
         self.turn_history = TurnHistory(stack.ledger, stack.archive)
         self.explanations = Why(stack.ledger, stack.archive, definitions, stack.blobs, lambda: self.in_thread)
+        self.recorded = RecordedTurns(
+            stack.archive, definitions, stack.blobs, self.turn_history, lambda: self.in_thread
+        )
         self.settle_triggers: Callable[[str], Awaitable[Any]] = _settle_none
         """Applies the schedules and webhooks of a workflow's current version."""
 
@@ -328,6 +333,16 @@ class Client(StoredExecutions):
     async def machine_at(self, execution: str, turn: int | str) -> JournaledMachine:
         """Return the machine after a turn, by its number or the name of a checkpoint."""
         return await self.turn_history.machine_at(execution, turn)
+
+    async def turn_page(
+        self, execution: str, first: int | None = None, limit: int = 100, *, newest_first: bool = False
+    ) -> TurnPage:
+        """Return recorded turns from the number ``first`` on, upwards or, with ``newest_first``, downwards."""
+        return await self.recorded.page(execution, first, limit, newest_first=newest_first)
+
+    async def turn_view(self, execution: str, number: int) -> TurnView:
+        """Return one recorded turn in full."""
+        return await self.recorded.one(execution, number)
 
     # -- approvals --------------------------------------------------------------------------------------------
 

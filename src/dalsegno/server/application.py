@@ -59,6 +59,7 @@ from dalsegno.server.routes.schedules import router as schedules
 from dalsegno.server.routes.streams import router as stream
 from dalsegno.server.routes.submissions import router as submissions
 from dalsegno.server.routes.tasks import manual_tasks_router, tasks_router
+from dalsegno.server.routes.turns import router as turns
 from dalsegno.server.routes.webhooks import hooks_router, webhooks_router
 from dalsegno.server.services import ServerServices
 from dalsegno.server.settings import ServerSettings
@@ -148,6 +149,7 @@ ROUTERS = (
     executions_router,
     submissions,
     inspection,
+    turns,
     waiting_router,
     requests_router,
     keys_router,

@@ -1,4 +1,4 @@
-"""``ls``, ``show``, ``why`` and ``watch``: inspect executions, or follow one that runs elsewhere."""
+"""``ls``, ``show``, ``why``, ``debug`` and ``watch``: inspect executions, or follow one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def register_executions(app: typer.Typer) -> None:
     app.command("ls")(list_executions)
     app.command("show")(show)
     app.command("why")(why)
+    app.command("debug")(debug)
 
 
 def list_executions(
@@ -141,6 +142,41 @@ def why(
             print_letter(view, where.command)
 
     asyncio.run(look())
+
+
+def debug(
+    execution: ExecutionId,
+    turn: Annotated[
+        int | None,
+        typer.Option(
+            "--turn", min=1, help="Show this turn and leave; with --live: run it.", show_default=False
+        ),
+    ] = None,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="Run a turn again in this process, under pdb or, for a script, line by line. Nothing is stored.",
+        ),
+    ] = False,
+    store: Store = None,
+    server: Server = None,
+    app: AppName = None,
+    json: Json = False,
+) -> None:
+    """Step through the recorded turns of an execution.
+
+    A script or Python workflow stops at its awaits; a turn runs from one stop to the next. Each shows what woke it, the
+    source line, the variables and what changed in them, and what it asked for. Commands are read from the terminal or
+    from a pipe; `help` lists them. With --json: one turn, or the list of all.
+    """
+    from dalsegno.cli.debugger.terminal import debug_execution
+    from dalsegno.cli.errors import Refusal
+    from dalsegno.cli.target.target import where_to
+
+    if live and json:
+        raise Refusal("--live is interactive and prints no JSON", "Give one of them.")
+    raise typer.Exit(debug_execution(where_to(store, server, app), execution, turn, live=live, json=json))
 
 
 def register_watch(app: typer.Typer) -> None:
