@@ -39,6 +39,10 @@ PROMISES = {
     "Task.any": "as `Promise.any`, as `{item_id, result}`; an `item_id` equals the promise it names",
     "Task.race": "as `Promise.race`, as `{item_id, status, result}` or `{item_id, status, error}`; does not throw",
     "set_tags": "`({stage: \"documents\"})`: changes tags of the execution; null removes one",
+    "publish": "`(\"stage\", value)`: publishes a value for those who watch; of each key the newest is kept",
+    "progress": "`(3, 10, \"loading\")`: publishes how far it is, of how much, and a text",
+    "Stream.write": "`(\"answer\", chunk)`: appends a chunk to a stream of the execution",
+    "Stream.close": "`(\"answer\")`: marks the stream as complete",
     "log": "`(value, …)` or `(level, value, …)` with `debug`, `info`, `warning` or `error`: a line in the log; null",
     "checkpoint": "`(\"paid\")`: keeps the state at the next await under a name; null",
 }  # fmt: skip

@@ -78,6 +78,8 @@ if TYPE_CHECKING:
         gather,
         log,
         now,
+        progress,
+        publish,
         race,
         request,
         requests,
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
         signal,
         sleep,
         start,
+        stream,
         timeout,
     )
     from dalsegno.lang.python.errors import NotStorable, OutsideWorkflow, TaskError, UnsupportedPython
@@ -182,6 +185,8 @@ __all__ = [
     "gather",
     "log",
     "now",
+    "progress",
+    "publish",
     "race",
     "request",
     "requests",
@@ -190,6 +195,7 @@ __all__ = [
     "signal",
     "sleep",
     "start",
+    "stream",
     "timeout",
 ]
 
@@ -227,6 +233,8 @@ _HOMES = {
     "gather": "dalsegno.lang.python.api",
     "log": "dalsegno.lang.python.api",
     "now": "dalsegno.lang.python.api",
+    "progress": "dalsegno.lang.python.api",
+    "publish": "dalsegno.lang.python.api",
     "race": "dalsegno.lang.python.api",
     "request": "dalsegno.lang.python.api",
     "requests": "dalsegno.lang.python.api",
@@ -235,6 +243,7 @@ _HOMES = {
     "signal": "dalsegno.lang.python.api",
     "sleep": "dalsegno.lang.python.api",
     "start": "dalsegno.lang.python.api",
+    "stream": "dalsegno.lang.python.api",
     "timeout": "dalsegno.lang.python.api",
 }
 

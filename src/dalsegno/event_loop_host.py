@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from dalsegno.engine.engine import Engine
@@ -158,10 +158,41 @@ class LoopHost:
                 raise
             raise self._calls.cancelled() from None
 
+    def iterate(self, values: AsyncIterator[T]) -> Iterator[T]:
+        """Yield values in plain code; each is computed when it is asked for."""
+        try:
+            while found := self.call(_next(values)):
+                yield found[0]
+        finally:
+            if self.loop is not None:  # otherwise what it reads was closed
+                self.call(_close(values))
+
+    async def aiterate(self, values: AsyncIterator[T]) -> AsyncIterator[T]:
+        try:
+            while found := await self.acall(_next(values)):
+                yield found[0]
+        finally:
+            if self.loop is not None:
+                await self.acall(_close(values))
+
     def _loop(self) -> asyncio.AbstractEventLoop:
         if self.loop is None:
             raise UsageError("the application is not open")
         return self.loop
+
+
+async def _next(values: AsyncIterator[T]) -> tuple[T] | None:
+    """Return the next value in a tuple, because the value itself may be None."""
+    try:
+        return (await anext(values),)
+    except StopAsyncIteration:
+        return None
+
+
+async def _close(values: AsyncIterator[Any]) -> None:
+    close = getattr(values, "aclose", None)
+    if close is not None:
+        await close()
 
 
 class Host(LoopHost):

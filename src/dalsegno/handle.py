@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, overload
 
 import msgspec
@@ -16,6 +16,7 @@ from dalsegno.core.values import decode_value
 from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import Moved
+from dalsegno.engine.operations.published import Published, StreamChunk
 from dalsegno.engine.operations.requests import RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Duration, read_duration
@@ -27,6 +28,7 @@ from dalsegno.lang.python.values.typed_values import from_plain
 from dalsegno.model.definition import Version
 from dalsegno.model.event import Event
 from dalsegno.model.execution import Ending, ExecutionView
+from dalsegno.model.published import LOG
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -52,6 +54,12 @@ class Calls(Protocol):
     async def wait(self, execution: str, timeout: float | None = None) -> ExecutionView: ...  # noqa: ASYNC109 - as users know it
 
     async def ending(self, execution: str, timeout: float | None = None) -> Ending: ...  # noqa: ASYNC109 - as users know it
+
+    async def published(self, execution: str) -> dict[str, Any]: ...
+
+    def watch(self, execution: str, keys: Sequence[str] = ()) -> AsyncIterator[Published]: ...
+
+    def stream(self, execution: str, name: str, offset: int = 0) -> AsyncIterator[StreamChunk]: ...
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]: ...
 
@@ -206,6 +214,57 @@ class Handle(Generic[R_co]):
 
     async def anodes(self) -> dict[str, NodeSummary]:
         return await self._acall(self._client().nodes(self.id))
+
+    @overload
+    def published(self) -> dict[str, Any]: ...
+
+    @overload
+    def published(self, key: str) -> Any: ...
+
+    @overload
+    def published(self, key: str, type: type[T]) -> T | None: ...
+
+    def published(self, key: str | None = None, type: Any = None) -> Any:
+        """Returns the newest published value of each key, or that of one key: None if nothing is published there.
+        ``type``: what the value becomes, a dataclass or a Pydantic model for example. ``progress`` is the key of the
+        workflow's own progress, ``progress/<task>`` that of a running task."""
+        return self._call(self._published(key, type))
+
+    @overload
+    async def apublished(self) -> dict[str, Any]: ...
+
+    @overload
+    async def apublished(self, key: str) -> Any: ...
+
+    @overload
+    async def apublished(self, key: str, type: type[T]) -> T | None: ...
+
+    async def apublished(self, key: str | None = None, type: Any = None) -> Any:
+        return await self._acall(self._published(key, type))
+
+    def watch(self, *keys: str) -> Iterator[Published]:
+        """Yields the published values that there are, and then their changes, of these keys or of all, until the
+        execution has ended. Of quick changes it may yield only the last."""
+        return self._app.host.iterate(self._client().watch(self.id, keys))
+
+    def awatch(self, *keys: str) -> AsyncIterator[Published]:
+        return self._app.host.aiterate(self._client().watch(self.id, keys))
+
+    def stream(self, name: str, offset: int = 0) -> Iterator[StreamChunk]:
+        """Yields the chunks of a stream from an offset on, each once and in order, until the stream is closed or the
+        execution has ended."""
+        return self._app.host.iterate(self._client().stream(self.id, name, offset))
+
+    def astream(self, name: str, offset: int = 0) -> AsyncIterator[StreamChunk]:
+        return self._app.host.aiterate(self._client().stream(self.id, name, offset))
+
+    def logs(self, offset: int = 0) -> Iterator[StreamChunk]:
+        """Yields the lines of its log as they are written, until it has ended. A line's ``value`` has ``at``,
+        ``level``, ``task`` and ``message``."""
+        return self.stream(LOG, offset)
+
+    def alogs(self, offset: int = 0) -> AsyncIterator[StreamChunk]:
+        return self.astream(LOG, offset)
 
     def context(self) -> dict[str, Any]:
         """Returns every node's output by ``$<node id>``; before the end, the outputs of finished branches."""
@@ -512,6 +571,17 @@ class Handle(Generic[R_co]):
         reasons = [wait.at_its_line() for wait in waits]
         more = f", and {len(reasons) - SHOWN_REASONS} more" if len(reasons) > SHOWN_REASONS else ""
         return TimeoutError(f"{said}: {'; '.join(reasons[:SHOWN_REASONS])}{more}" if reasons else said)
+
+    async def _published(self, key: str | None, type: Any) -> Any:
+        found = await self._client().published(self.id)
+        if key is None:
+            return found
+        value = found.get(key)
+        if type is None or key not in found:
+            return value
+        from dalsegno.lang.python.values.typed_values import from_plain  # noqa: PLC0415 - only typed readers need it
+
+        return from_plain(value, type, f"what is published as '{key}'")
 
     async def _rerun(
         self,

@@ -49,6 +49,7 @@ from dalsegno.model.event import Event
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.inspection import Inspection
 from dalsegno.model.machine import MachineView
+from dalsegno.model.published import Usage
 from dalsegno.nodes.builtin import BUILTIN_TYPES
 from dalsegno.nodes.registry import NodeRegistry
 from dalsegno.ports.node import NodeContext, NodeType
@@ -72,6 +73,7 @@ ANSWERS: dict[str, Any] = {
     "put_of_turn": str,
     "prune": None,
     "charge": None,
+    "usage": Usage,
     "task_options": dict[str, Any],
 }
 
@@ -200,7 +202,7 @@ class Computer:
             storage,
             definitions,
             TaskRunner(types, {}, parent.log, limits, TaskInputs(port, storage)),
-            Turns(storage, turn_limits(limits), script_log, self._task_options, port),
+            Turns(storage, turn_limits(limits), script_log, self._task_options, port, port.usage),
             limits,
             None,
             Readiness(definitions, cast(Any, None), cast(Any, None)),  # Python workflows run in the parent

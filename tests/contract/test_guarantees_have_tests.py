@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dalsegno.ports import archive, broker, clock, ledger, limits, records
+from dalsegno.ports import archive, broker, clock, ledger, limits, published, records
 from dalsegno.testing.contract import ALL_GUARANTEES, TOPICS, WHOLE_STACK, Capabilities, Topic, bind
 from tests.rows import rows
 
@@ -17,10 +17,11 @@ PORTS = (
     records.Records,
     limits.Limits,
     clock.Clock,
+    published.PublishedData,
 )
 DOCS = Path(__file__).parents[2] / "docs"
 NAMED = re.compile(r"\*\*([A-Z]\d+) ([a-z ]+?)\*\*")
-NUMBERED = re.compile(r"\b([LBAKRMC]\d+)\b")
+NUMBERED = re.compile(r"\b([LBAKRMCP]\d+)\b")
 
 
 def guarantees() -> dict[str, str]:

@@ -11,6 +11,7 @@ from dalsegno.adapters.memory import (
     MemoryLedger,
     MemoryLimits,
     MemoryPublications,
+    MemoryPublished,
     MemoryRecords,
     MemoryStore,
 )
@@ -31,6 +32,7 @@ def stack() -> ContractStack:
         records=MemoryRecords(store, clock),
         limits=MemoryLimits(store, clock),
         publications=MemoryPublications(store, clock),
+        published=MemoryPublished(store, clock),
     )
 
 

@@ -17,6 +17,7 @@ from dalsegno.adapters.sqlite import (
     SqliteLedger,
     SqliteLimits,
     SqlitePublications,
+    SqlitePublished,
     SqliteRecords,
     SqliteStore,
 )
@@ -57,6 +58,7 @@ class SqliteStacks:
             records=SqliteRecords(store),
             limits=SqliteLimits(store),
             publications=SqlitePublications(store),
+            published=SqlitePublished(store),
         )
 
     def _as_a_crash_leaves_it(self, path: Path) -> Path:

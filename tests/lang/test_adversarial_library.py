@@ -241,6 +241,23 @@ ASKING: Table = {
         "(() => { try { return set_tags({a: s}) } catch (e) { return e.message } })()",
         "(() => { try { return set_tags(o) } catch (e) { return e.message } })()",
     ),
+    "publish": (
+        "publish('a', s);",
+        "publish('a', g);",
+        "(() => { try { return publish(t, 1) } catch (e) { return e.message } })()",
+    ),
+    "progress": (
+        "progress(1, 2, t);",
+        "(() => { try { return progress(s) } catch (e) { return e.message } })()",
+    ),
+    "Stream.write": (
+        "Stream.write('a', s);",
+        "(() => { try { return Stream.write(t, 1) } catch (e) { return e.message } })()",
+    ),
+    "Stream.close": (
+        "Stream.close('a');",
+        "(() => { try { return Stream.close(t) } catch (e) { return e.message } })()",
+    ),
     "log": ("log('error', s);",),
     "checkpoint": (
         "checkpoint('a');",

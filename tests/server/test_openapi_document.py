@@ -22,6 +22,8 @@ FREE_FORM = {
     "ApprovalInfo/form": "a JSON Schema of the workflow's author",
     "AskRequest/payload": "a value of the user's",
     "AwaitingInfo/question": "what an author asks people",
+    "ChunkInfo/value": "a value of the user's",
+    "PublishedInfo/value": "a value of the user's",
     "BatchStart/input": "a value of the user's",
     "CompleteRequest/output": "a value of the user's",
     "DecisionRequest/data": "a value of the user's",

@@ -150,12 +150,12 @@ class Client(WorkflowStarts):
     ) -> Iterator[ExecutionView]:
         """Yields executions, newest first, without inputs and outputs; fetches ``page`` of them at a time, on
         demand."""
-        return self._iterate(self.client.all_executions(filter_of(workflow, filters), page))
+        return self.host.iterate(self.client.all_executions(filter_of(workflow, filters), page))
 
     def aexecutions(
         self, workflow: str | None = None, *, page: int = 100, **filters: Unpack[ExecutionFilters]
     ) -> AsyncIterator[ExecutionView]:
-        return self._aiterate(self.client.all_executions(filter_of(workflow, filters), page))
+        return self.host.aiterate(self.client.all_executions(filter_of(workflow, filters), page))
 
     def move_executions(
         self, workflow: str, before: Version, version: Version, *, dry_run: bool = False
@@ -180,10 +180,10 @@ class Client(WorkflowStarts):
     def stream(self, execution: str | Handle[Any], after: int = 0) -> Iterator[Event]:
         """Yields events as they happen, each once and in order, until the execution has ended. A broken connection
         is resumed where it broke. ``after``: only events with a higher number."""
-        return self._iterate(stream_events(self._open(), _id(execution), after))
+        return self.host.iterate(stream_events(self._open(), _id(execution), after))
 
     def astream(self, execution: str | Handle[Any], after: int = 0) -> AsyncIterator[Event]:
-        return self._aiterate(stream_events(self._open(), _id(execution), after))
+        return self.host.aiterate(stream_events(self._open(), _id(execution), after))
 
     def approvals(self, workflow: str | None = None, limit: int = 100) -> list[Approval]:
         """Returns open approvals, of one workflow or of all; ``handle(approval.execution).decide(…)`` decides."""
@@ -288,24 +288,6 @@ class Client(WorkflowStarts):
     async def _acall(self, work: Coroutine[Any, Any, T]) -> T:
         return await self.host.acall(work)
 
-    def _iterate(self, values: AsyncIterator[T]) -> Iterator[T]:
-        host = self.host
-        try:
-            while found := host.call(_next(values)):
-                yield found[0]
-        finally:
-            if host.loop is not None:  # otherwise its connections were closed with the client
-                host.call(_close(values))
-
-    async def _aiterate(self, values: AsyncIterator[T]) -> AsyncIterator[T]:
-        host = self.host
-        try:
-            while found := await host.acall(_next(values)):
-                yield found[0]
-        finally:
-            if host.loop is not None:
-                await host.acall(_close(values))
-
 
 class Starter(WorkflowStarts):
     """Starts with preset options."""
@@ -369,17 +351,3 @@ def _named(
 
 def _id(execution: str | Handle[Any]) -> str:
     return execution.id if isinstance(execution, Handle) else execution
-
-
-async def _next(values: AsyncIterator[T]) -> tuple[T] | None:
-    """Return the next value in a tuple, because the value itself may be None."""
-    try:
-        return (await anext(values),)
-    except StopAsyncIteration:
-        return None
-
-
-async def _close(values: AsyncIterator[Any]) -> None:
-    close = getattr(values, "aclose", None)
-    if close is not None:
-        await close()

@@ -17,10 +17,12 @@ from dalsegno.client.schemas import (
     ExecutionReply,
     NodeReply,
     PictureReply,
+    PublishedPage,
     RequestPage,
     RequestReply,
     WhyReply,
 )
+from dalsegno.client.shown import follow_chunks, watch_published
 from dalsegno.client.starts import Starts
 from dalsegno.client.transport import FIRST_PAUSE, Query, Transport, own_key
 from dalsegno.client.turns import TurnDetailReply, TurnListReply
@@ -32,6 +34,7 @@ from dalsegno.core.values import encode_value
 from dalsegno.engine.journal.branches import TurnAsked
 from dalsegno.engine.operations.approvals import Approval
 from dalsegno.engine.operations.moves import CHUNK, Moved, MoveReport
+from dalsegno.engine.operations.published import Published, StreamChunk
 from dalsegno.engine.operations.requests import RequestView, too_late
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.engine.options import Moment, read_moment
@@ -176,6 +179,18 @@ class ServerCalls:
             cursor = reply.next
             if cursor is None:
                 return
+
+    async def published(self, execution: str) -> dict[str, Any]:
+        page = await self.transport.get(_path(execution, "published"), PublishedPage)
+        return {each.key: each.value for each in page.values}
+
+    def watch(self, execution: str, keys: Sequence[str] = ()) -> AsyncIterator[Published]:
+        """Yield the published values and their changes, until the execution has ended."""
+        return watch_published(self.transport, execution, keys)
+
+    def stream(self, execution: str, name: str, offset: int = 0) -> AsyncIterator[StreamChunk]:
+        """Yield the chunks of a stream, each once and in order."""
+        return follow_chunks(self.transport, execution, name, offset)
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
         found = await self.transport.get(_path(execution, "nodes"), dict[str, NodeReply])

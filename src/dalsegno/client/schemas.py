@@ -10,6 +10,7 @@ from msgspec import Raw, Struct, structs
 from dalsegno.core.diagnosis import Explanation, Wait
 from dalsegno.core.states import NodeSummary
 from dalsegno.engine.operations.approvals import Approval
+from dalsegno.engine.operations.published import Published, StreamChunk
 from dalsegno.engine.operations.requests import RequestState, RequestView
 from dalsegno.engine.operations.why import ScriptSnapshotView
 from dalsegno.model.definition import Definition, DeployedTrigger
@@ -104,6 +105,32 @@ class NodeReply(Struct):
 
     def summary(self) -> NodeSummary:
         return NodeSummary(self.state, self.runs, self.failed, self.waiting, maybe_seconds(self.due))
+
+
+class PublishedReply(Struct):
+    key: str
+    value: Any
+    version: int
+    at: datetime
+
+    def published(self) -> Published:
+        return Published(self.key, self.value, self.version, seconds(self.at))
+
+
+class PublishedPage(Struct):
+    values: list[PublishedReply]
+
+
+class ChunkReply(Struct):
+    offset: int
+    value: Any
+    at: datetime
+    task: str = ""
+    attempt: int = 1
+    restarts: bool = False
+
+    def chunk(self) -> StreamChunk:
+        return StreamChunk(self.offset, self.value, self.task, self.attempt, self.restarts, seconds(self.at))
 
 
 class EventReply(Struct):

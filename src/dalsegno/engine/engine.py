@@ -33,6 +33,7 @@ from dalsegno.engine.settings import REMOTE_VARIABLE, EngineSettings, remote_que
 from dalsegno.engine.steps.contexts import StepTransactions
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import Runner
+from dalsegno.engine.steps.task_writes import SERVICE, TaskWrites
 from dalsegno.engine.steps.tasks import Tasks
 from dalsegno.engine.steps.values import Loader, Storage
 from dalsegno.engine.subprocesses.heavy_steps import HeavyLimits, HeavySteps
@@ -95,9 +96,13 @@ class Engine:
         self.settings = settings or EngineSettings()
         self.vault = Vault(stack.records, stack.archive, KeySource(stack.url), stack.clock)
         self.transactions = StepTransactions(stack.transactions)
+        self.writes = TaskWrites(
+            stack.published, stack.ledger.now, self.settings.limits.stored_bytes, self._note_written
+        )
         self.services: dict[str, Any] = {
             "secrets": self.vault,
             "transactions": self.transactions,
+            SERVICE: self.writes,
             **(services or {}),
         }
         self.logs: list[tuple[str, str, str, str]] = []
@@ -146,7 +151,14 @@ class Engine:
             self.storage,
             self.definitions,
             TaskRunner(types, self.services, self._log, limits, TaskInputs(stack.archive, self.storage)),
-            Turns(self.storage, turn_limits(limits), log, self._task_options, stack.archive),
+            Turns(
+                self.storage,
+                turn_limits(limits),
+                log,
+                self._task_options,
+                stack.archive,
+                stack.published.usage,
+            ),
             limits,
             self._tasks,
             Readiness(self.definitions, self.elsewhere, self.seals),
@@ -158,6 +170,7 @@ class Engine:
             self.scripts,
             stack.ledger,
             stack.archive,
+            stack.published.usage,
             self._task_options,
             heavy_limits(self.settings),
             self._log,
@@ -197,6 +210,7 @@ class Engine:
             self.answers,
             self.reconciler,
             self.outbox,
+            self.writes,
         ):
             role.outage = self.outage
         self.publishing = self._make_publishing()
@@ -253,7 +267,7 @@ class Engine:
         """Start the roles. With ``focus`` the worker runs only this execution."""
         if worker:
             self._refuse_remote_queues()
-        self.vault.loop = loop = asyncio.get_running_loop()
+        self.vault.loop = self.writes.loop = loop = asyncio.get_running_loop()
         if self.stack.when_lost is not None:
             self.stack.when_lost(partial(_in_loop, loop, self._lose))
         tracing = tracing_if_set(self.stack.archive)
@@ -418,6 +432,7 @@ class Engine:
         self.worker.renamed = partial(_call_all, heartbeat.soon, retired.notice)
         self.worker.observer = self.observer
         self.worker.transactions = self.transactions
+        self.worker.writes = self.writes
         self.worker.releaser.trouble = self.troubles.note
         self.client.launcher.worker = self.worker
         # The worker claims nothing before its name is stored, which shows that the store is back.
@@ -508,6 +523,7 @@ class Engine:
             await self.scripts.lookouts.close()
         await self.answers.close()
         await self.endings.close()
+        await self.client.followers.close()
         await self.troubles.close()
         await self.committer.drain()
         if self._heartbeat is not None:
@@ -562,12 +578,17 @@ class Engine:
         if applied.ended is not None:
             self.endings.notice(transition.execution, ending_in(transition))
             self.reconciler.notice_ending()
+        if self.client.followers.followed:
+            self.client.followers.applied(transition, applied)
         if self.publishing is not None and self.is_running:
             self.publishing.committed(transition, applied)
         if self.stack.neighbours is not None:
             announce_commit(self.stack.neighbours, transition, applied)
             if has_answers:
                 self.stack.neighbours.announce_answered(transition.execution)
+
+    def _note_written(self, execution: str) -> None:
+        self.client.followers.notice(execution)
 
     def _task_options(self, name: str) -> Mapping[str, Any]:
         return self._tasks.options_of(name) if self._tasks is not None else {}

@@ -15,6 +15,7 @@ from dalsegno.engine.committer import Committer
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.journal.room import JournalRoom
 from dalsegno.engine.operations.endings import Endings
+from dalsegno.engine.operations.published import Followers, Published, StreamChunk
 from dalsegno.engine.options import Moment, read_moment
 from dalsegno.engine.scripts.task_inputs import TaskInputs
 from dalsegno.engine.scripts.turns import InThread
@@ -63,6 +64,7 @@ class StoredExecutions:
         self.inputs = TaskInputs(stack.archive, storage)
         self.offload = definitions.offload
         """Runs work on callers' data that would block the event loop."""
+        self.followers = Followers(stack.published, stack.archive)
         self.seals: SnapshotSeals | None = None
         self.in_thread: InThread[None] | None = None
         """Runs possible user code where turns of Python workflows run; None: in the event loop."""
@@ -104,6 +106,18 @@ class StoredExecutions:
         while page := await self.events(execution, len(found)):
             found += page
         return found
+
+    async def published(self, execution: str) -> dict[str, Any]:
+        """Return the newest published value of each key."""
+        return await self.followers.current(execution)
+
+    def watch(self, execution: str, keys: Sequence[str] = ()) -> AsyncIterator[Published]:
+        """Yield the published values and their changes, until the execution has ended."""
+        return self.followers.watch(execution, keys)
+
+    def stream(self, execution: str, name: str, offset: int = 0) -> AsyncIterator[StreamChunk]:
+        """Yield the chunks of a stream, until it is closed or the execution has ended."""
+        return self.followers.follow(execution, name, offset)
 
     async def nodes(self, execution: str) -> dict[str, NodeSummary]:
         """Return state and runs of every node, over all visits and items; for a script, of every task by its name."""

@@ -19,11 +19,13 @@ from dalsegno.lang.runtime.effects import (
     ErrorValue,
     Ok,
     Outcome,
+    Publish,
     SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
     WaitingSignal,
+    WriteStream,
 )
 from dalsegno.lang.runtime.limits import DEFAULT_LIMITS, MAX_NESTING, Limits, Meter
 
@@ -51,6 +53,7 @@ __all__ = [
     "Meter",
     "Ok",
     "Outcome",
+    "Publish",
     "Reference",
     "RootNames",
     "SetTags",
@@ -59,6 +62,7 @@ __all__ = [
     "StartTimer",
     "StartWorkflow",
     "WaitingSignal",
+    "WriteStream",
     "compare",
     "compile",
     "compile_condition",

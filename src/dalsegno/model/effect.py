@@ -380,6 +380,28 @@ class ReplaceTags(Struct, frozen=True, gc=False, tag=True):
     new: tuple[tuple[str, str], ...]
 
 
+class PublishValues(Struct, frozen=True, gc=False, tag=True):
+    """Publish values: of each key the newest one is kept, and shown while the execution runs and after its end."""
+
+    values: tuple[tuple[str, bytes], ...]
+
+
+class AppendChunks(Struct, frozen=True, gc=False, tag=True):
+    """Append chunks, which are JSON values, to a stream of the execution. ``closes``: nothing follows.
+
+    A stream that is full takes no more; what would pass its limit is dropped whole.
+    """
+
+    stream: str
+    chunks: tuple[bytes, ...]
+    closes: bool = False
+    task: str = ""
+    """The task that wrote them; empty: the workflow itself."""
+    attempt: int = 1
+    token: str = ""
+    fence: int = 0
+
+
 class WakeMachine(Struct, frozen=True, gc=False, tag=True):
     """Make the resume token of a suspended script ready, regardless of its wake condition; used by the reconciler.
 
@@ -419,4 +441,6 @@ Effect = (
     | DropTokens
     | WakeMachine
     | ReplaceTags
+    | PublishValues
+    | AppendChunks
 )

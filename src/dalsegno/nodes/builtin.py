@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dalsegno.nodes.control.branches import aggregator, conditional, merge, split, switch
-from dalsegno.nodes.control.input_output import input_node, log, manual, output_node, schedule, webhook
+from dalsegno.nodes.control.input_output import (
+    input_node,
+    log,
+    manual,
+    output_node,
+    publish,
+    schedule,
+    webhook,
+)
 from dalsegno.nodes.control.programs import script, task, workflow
 from dalsegno.nodes.control.waits import approval, wait
 from dalsegno.nodes.data.edit import edit
@@ -41,4 +49,9 @@ PURE_TYPES: tuple[NodeType, ...] = (
 )
 """Nodes that compute, choose edges or return a wait. The engine does the rest."""
 
-BUILTIN_TYPES: tuple[NodeType, ...] = (*(replace(each, pure=True) for each in PURE_TYPES), http, task)
+BUILTIN_TYPES: tuple[NodeType, ...] = (
+    *(replace(each, pure=True) for each in PURE_TYPES),
+    http,
+    publish,
+    task,
+)

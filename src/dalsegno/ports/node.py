@@ -102,6 +102,16 @@ class Working:
     json: Any
 
 
+class OutputStream(Protocol):
+    """A stream of the execution, to which chunks are appended."""
+
+    def write(self, chunk: Any) -> None:
+        """Append a chunk: text, or other data as a task returns it."""
+
+    def close(self) -> None:
+        """Mark the stream as complete: its readers end."""
+
+
 class NodeContext(Protocol):
     """What a running node or task may ask of the engine. ``NodeContext`` and ``TaskContext`` of
     ``dalsegno`` are this class.
@@ -195,7 +205,28 @@ class NodeContext(Protocol):
         """Return True if the document gives that parameter."""
 
     def log(self, message: str, level: str = "info") -> None:
-        """Write a line to the execution's log view, which is not part of the history's sequence."""
+        """Write a line to the execution's log: ``debug``, ``info``, ``warning``, ``error`` or ``critical``.
+
+        The log is read with ``handle.logs()``. Lines of level ``debug`` are only in the log of
+        the worker's process.
+        """
+
+    def publish(self, key: str, value: Any) -> None:
+        """Publish a value under a key, for those who watch the execution; of each key the newest value is kept.
+
+        It is written at most a tenth of a second later, and of values that follow quickly only the last. Works in
+        threads, too.
+        """
+
+    def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
+        """Publish how far this run is: ``ctx.progress(3, 10, "page 3")``. It is shown as a bar until the run ends."""
+
+    def stream(self, name: str) -> OutputStream:
+        """Return a stream of the execution: ``ctx.stream("answer").write(chunk)``.
+
+        Chunks are written in batches, at most a tenth of a second later. A retry appends to the same stream, and marks
+        its first chunk with ``restarts``.
+        """
 
     def heartbeat(self) -> None:
         """Report that a long run is alive."""

@@ -13,6 +13,7 @@ from dalsegno.ports.clock import Clock
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits as LimitsPort
 from dalsegno.ports.messages import DeadLetters, MessageSource, Publications, Publisher
+from dalsegno.ports.published import PublishedData
 from dalsegno.ports.records import Blobs, Records
 from dalsegno.ports.task_transport import ForeignWorker, TaskTransport
 from dalsegno.ports.transactions import Transactions
@@ -86,6 +87,7 @@ class Stack:
     archive: Archive
     blobs: Blobs
     records: Records
+    published: PublishedData
     clock: Clock
     close: Callable[[], Awaitable[None]]
     limits: LimitsPort | None = None

@@ -54,6 +54,7 @@ from dalsegno.server.routes.operations import (
     queues_router,
     workers_router,
 )
+from dalsegno.server.routes.published import router as published
 from dalsegno.server.routes.requests import requests_router
 from dalsegno.server.routes.schedules import router as schedules
 from dalsegno.server.routes.streams import router as stream
@@ -145,6 +146,7 @@ LOADED_LATER = (HTTP_NODE, "anyio._backends._asyncio", "encodings.utf_8_sig", "e
 ROUTERS = (
     definitions,
     stream,
+    published,
     bulk_router,
     executions_router,
     submissions,

@@ -11,6 +11,7 @@ from dalsegno.adapters.postgres import (
     PostgresLimits,
     PostgresNeighbours,
     PostgresPublications,
+    PostgresPublished,
     PostgresRecords,
     PostgresStore,
 )
@@ -69,6 +70,7 @@ class PostgresStacks:
             records=PostgresRecords(store),
             limits=PostgresLimits(store),
             publications=PostgresPublications(store),
+            published=PostgresPublished(store),
         )
 
     async def close(self) -> None:

@@ -4,6 +4,7 @@ from dalsegno.adapters.memory.archive import MemoryArchive
 from dalsegno.adapters.memory.broker import MemoryBroker
 from dalsegno.adapters.memory.ledger import MemoryLedger
 from dalsegno.adapters.memory.limits import MemoryLimits
+from dalsegno.adapters.memory.published import MemoryPublished
 from dalsegno.adapters.memory.records import MemoryBlobs, MemoryPublications, MemoryRecords
 from dalsegno.adapters.memory.store import MemoryStore
 
@@ -14,6 +15,7 @@ __all__ = [
     "MemoryLedger",
     "MemoryLimits",
     "MemoryPublications",
+    "MemoryPublished",
     "MemoryRecords",
     "MemoryStore",
 ]

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from dalsegno.adapters.memory.limit_queues import MemoryLimitRows
+from dalsegno.core.published import KnownStream, accept_chunks, array_of, begins_anew
 from dalsegno.core.settlement import (
     BarrierRow,
     ExecutionRow,
@@ -22,10 +23,11 @@ from dalsegno.core.settlement import (
     ready_token,
 )
 from dalsegno.model.definition import Definition
-from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.effect import AppendChunks, PublishValues, ReplaceTags
 from dalsegno.model.event import Event, NewEvent, recorded
 from dalsegno.model.execution import ExecutionView, NewExecution
 from dalsegno.model.machine import Completion
+from dalsegno.model.published import StreamPart
 from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import ReadyToken
 from dalsegno.ports.ledger import OutboxEntry
@@ -49,8 +51,10 @@ class MemoryExecution:
         "row",
         "scopes",
         "slots",
+        "streams",
         "swept",
         "tokens",
+        "values",
     )
 
     def __init__(self, row: ExecutionRow, new: NewExecution) -> None:
@@ -70,7 +74,32 @@ class MemoryExecution:
         self.kept: dict[int, Kept] = {}
         """The same, as the rules see it."""
         self.mailbox: dict[str, SignalRow] = {}
+        self.values: dict[str, MemoryValue] = {}
+        self.streams: dict[str, MemoryStream] = {}
         self.swept = False
+
+    @property
+    def id(self) -> str:
+        return self.row.id
+
+    def stream(self, name: str) -> MemoryStream:
+        return self.streams.setdefault(name, MemoryStream())
+
+
+class MemoryValue(msgspec.Struct):
+    """A published value, and the run of a task that wrote it last, if one did."""
+
+    data: bytes
+    version: int
+    at: float
+    token: str = ""
+    fence: int = 0
+    passing: bool = False
+
+
+class MemoryStream(msgspec.Struct):
+    head: KnownStream = msgspec.field(default_factory=KnownStream)
+    parts: list[StreamPart] = []
 
 
 class PublicationRow(msgspec.Struct):
@@ -191,6 +220,22 @@ class MemoryStore:
     def replace_tags(self, execution: str, change: ReplaceTags) -> None:
         found = self.executions[execution]
         found.new = msgspec.structs.replace(found.new, tags=change.tags)
+
+    def publish(self, execution: str, change: PublishValues, at: float) -> None:
+        values = self.executions[execution].values
+        for key, data in change.values:
+            version = values[key].version + 1 if key in values else 1
+            values[key] = MemoryValue(data, version, at)
+
+    def append_chunks(self, execution: str, change: AppendChunks, at: float) -> None:
+        stream = self.executions[execution].stream(change.stream)
+        first = stream.head.length
+        anew = begins_anew(stream.head, change.stream, change.token, change.fence)
+        if accept_chunks(stream.head, change) and change.chunks:
+            data = array_of(change.chunks)
+            stream.parts.append(
+                StreamPart(first, len(change.chunks), at, change.task, change.attempt, anew, data)
+            )
 
     def save_execution(self, row: ExecutionRow) -> None:
         """Do nothing: rows are changed in place."""

@@ -9,6 +9,7 @@ from dalsegno.adapters.postgres.limits import PostgresLimits
 from dalsegno.adapters.postgres.messaging.broker import PostgresBroker
 from dalsegno.adapters.postgres.messaging.listener import Listener
 from dalsegno.adapters.postgres.messaging.neighbours import PostgresNeighbours, PostgresWatch
+from dalsegno.adapters.postgres.published import PostgresPublished
 from dalsegno.adapters.postgres.records import PostgresBlobs, PostgresPublications, PostgresRecords
 from dalsegno.adapters.postgres.store import PostgresStore
 from dalsegno.adapters.postgres.transactions import PostgresTransactions
@@ -24,6 +25,7 @@ __all__ = [
     "PostgresLimits",
     "PostgresNeighbours",
     "PostgresPublications",
+    "PostgresPublished",
     "PostgresRecords",
     "PostgresStore",
     "PostgresTransactions",

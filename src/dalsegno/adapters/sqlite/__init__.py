@@ -4,6 +4,7 @@ from dalsegno.adapters.sqlite.archive.archive import SqliteArchive
 from dalsegno.adapters.sqlite.broker import SqliteBroker, SqliteWatch
 from dalsegno.adapters.sqlite.ledger import SqliteLedger
 from dalsegno.adapters.sqlite.limits import SqliteLimits
+from dalsegno.adapters.sqlite.published import SqlitePublished
 from dalsegno.adapters.sqlite.records import SqliteBlobs, SqlitePublications, SqliteRecords
 from dalsegno.adapters.sqlite.store import SqliteStore
 from dalsegno.adapters.sqlite.transactions import SqliteTransactions
@@ -15,6 +16,7 @@ __all__ = [
     "SqliteLedger",
     "SqliteLimits",
     "SqlitePublications",
+    "SqlitePublished",
     "SqliteRecords",
     "SqliteStore",
     "SqliteTransactions",

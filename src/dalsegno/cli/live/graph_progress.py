@@ -7,11 +7,13 @@ or task they belong to.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
+from dalsegno.cli.live.published_view import shown_values
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.core.graph.external_waits import CHILD, awaiting_in
 from dalsegno.core.settlement.signals import SIGNAL
@@ -183,6 +185,7 @@ class Snapshot:
     began: dict[str, float] = field(default_factory=dict)
     ended: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
+    published: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Progress:
@@ -227,6 +230,7 @@ class Progress:
             self._began,
             self._ended,
             self.client.stack.clock.now(),
+            await shown_values(self.client, self.execution),
         )
 
     def _note_times(self, events: Iterable[Event]) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dalsegno.cli.live.graph_progress import Activity, Snapshot, activity_texts
+from dalsegno.cli.live.published_view import MOST_ROWS, published_rows
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, Signs, signs_for, span
 from dalsegno.cli.views.approvals import next_steps
@@ -72,7 +73,10 @@ class TreeView:
                     self._name(row, snapshot), self._doing(row.node, snapshot), self._time(row.node, snapshot)
                 )
         return Group(
-            head_line(snapshot.execution, snapshot.now, self.signs), grid, *self._next_steps(snapshot)
+            head_line(snapshot.execution, snapshot.now, self.signs),
+            grid,
+            *published_rows(snapshot.published, self.signs, self.console.width),
+            *self._next_steps(snapshot),
         )
 
     def _next_steps(self, snapshot: Snapshot) -> list[Text]:
@@ -168,7 +172,8 @@ class TreeView:
 
     def _fitting(self, snapshot: Snapshot) -> list[Row | str]:
         """Return all rows, or as many as fit: important states first, the others counted where they were omitted."""
-        room = max(self.console.height - 3, 5)
+        below = min(len(snapshot.published), MOST_ROWS + 1)
+        room = max(self.console.height - 3 - below, 5)
         if len(self.rows) <= room:
             return list(self.rows)
         kept = self._kept(snapshot, room // 2 + 1)

@@ -17,6 +17,7 @@ from rich.live import Live
 
 from dalsegno.cli.live.graph_progress import Progress, Snapshot
 from dalsegno.cli.live.graph_view import TreeView
+from dalsegno.cli.live.published_view import PublishedLines
 from dalsegno.cli.live.script_progress import ScriptMoment, ScriptProgress, event_data
 from dalsegno.cli.live.script_view import ScriptView
 from dalsegno.cli.next_command import Command, countdown
@@ -172,8 +173,8 @@ class Following(Protocol):
         """Return what happened since the last call."""
 
 
-WAITING_TYPES = ("approval", "wait")
-"""Nodes that wait for people or other systems. For a graph, plain lines report only what these wait for."""
+REPORTED_TYPES = ("approval", "wait", "publish")
+"""Nodes that wait for people or other systems, or publish. For a graph, plain lines report only these."""
 
 
 class GraphFollowing:
@@ -182,8 +183,9 @@ class GraphFollowing:
         self.execution = execution
         self.plan = plan
         self.command = command
-        self.reports_events = any(node.type in WAITING_TYPES for node in plan.nodes.values())
+        self.reports_events = any(node.type in REPORTED_TYPES for node in plan.nodes.values())
         self._described: set[str] = set()
+        self._published = PublishedLines()
         self._progress = Progress(client, plan, execution)
         self._seen: Snapshot | None = None
         self._view: TreeView | None = None
@@ -205,7 +207,8 @@ class GraphFollowing:
         lines = [f"{intro} {line}" for intro, line in steps]
         unseen = [line for line in lines if line not in self._described]
         self._described = set(lines)
-        return unseen
+        published = self._published.new(self._seen.published) if self._seen is not None else []
+        return [*published, *unseen]
 
 
 class ScriptFollowing:
@@ -222,6 +225,7 @@ class ScriptFollowing:
         self._seen: ScriptMoment | None = None
         self._view: ScriptView | None = None
         self._described: set[str] = set()
+        self._published = PublishedLines()
 
     async def poll(self) -> None:
         self._seen = await self._progress.poll()
@@ -244,7 +248,8 @@ class ScriptFollowing:
         sending += [f"{intro} {line}" for intro, line in steps]
         unseen = [line for line in sending if line not in self._described]
         self._described = set(sending)
-        return [*describe_events(self._progress.take_events()), *unseen]
+        published = self._published.new(self._seen.published) if self._seen is not None else []
+        return [*describe_events(self._progress.take_events()), *published, *unseen]
 
 
 async def following(client: WorkflowApi, view: ExecutionView, command: Command) -> Following:

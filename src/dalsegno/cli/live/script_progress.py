@@ -23,6 +23,7 @@ from dalsegno.cli.live.graph_progress import (
     gone_tokens,
     signal_in,
 )
+from dalsegno.cli.live.published_view import shown_values
 from dalsegno.cli.next_command import short_path
 from dalsegno.cli.target.target import WorkflowApi
 from dalsegno.core.scripts.source_text import SourceText
@@ -95,6 +96,7 @@ class ScriptMoment:
     began: Mapping[str, float] = field(default_factory=dict)
     ended: Mapping[str, float] = field(default_factory=dict)
     now: float = 0.0
+    published: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ScriptProgress:
@@ -126,6 +128,10 @@ class ScriptProgress:
         """Return the current moment. ``complete``: first read all of a long history."""
         async for page in self._events.pages(complete=complete):
             self._note(page)
+        values = await shown_values(self.client, self.execution)
+        return replace(await self._look(), published=values)
+
+    async def _look(self) -> ScriptMoment:
         inspection = await self.client.stack.ledger.inspect(self.execution)
         machine = await self.client.stack.ledger.machine(self.execution) if inspection is not None else None
         if inspection is None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from dalsegno.cli.live.graph_progress import Activity, activity_texts
 from dalsegno.cli.live.graph_view import ACTIVE_STATES, BRIEF, head_line
+from dalsegno.cli.live.published_view import MOST_ROWS, published_rows
 from dalsegno.cli.live.script_progress import BLOCK, Pending, ScriptMoment
 from dalsegno.cli.next_command import Command, countdown
 from dalsegno.cli.output import STYLES, signs_for, span
@@ -39,8 +40,10 @@ class ScriptView:
             parts += [Text(), *lines, Text()]
         signals = [each for each in moment.pending if each.kind == "signal" and not each.received]
         asked = next_program_steps(moment.activities, self.command, moment.execution.id)
-        room = self.console.height - len(parts) - len(signals) - len(asked) - 2
+        below = min(len(moment.published), MOST_ROWS + 1)
+        room = self.console.height - len(parts) - len(signals) - len(asked) - below - 2
         parts.append(self._rows(moment, max(room, FEWEST_ROWS)))
+        parts += published_rows(moment.published, self.signs, self.console.width)
         parts += [self._how_to_signal(moment, each) for each in signals]
         parts += [Text.assemble((f"  {intro} ", "dim"), line, overflow="fold") for intro, line in asked]
         return Group(*parts)

@@ -84,6 +84,7 @@ class ExecutionDetails:
             "output": output_of(self.view),
             "error": error_of(self.view),
             "nodes": nodes,
+            "published": dict(self.snapshot.published),
             "events": [event_as_object(event) for event in self.events],
             "children": [brief(child) for child in self.children],
             **unknown,
@@ -219,6 +220,7 @@ class ScriptDetails:
             "awaiting": picture.awaiting or None if picture is not None else None,
             "pending": [_pending(each) for each in moment.pending],
             "requests": [{"id": each.id, "name": each.name, "state": each.state} for each in self.requests],
+            "published": dict(moment.published),
             "variables": {name: as_json(value) for name, value in picture.variables.items()}
             if picture
             else {},

@@ -80,6 +80,10 @@ def ends_alone(step_input: StepInput, taken: Sequence[Edge]) -> bool:
     return not taken and not step_input.lease.scope and step_input.node.solitary
 
 
+REPORTING = frozenset(("log", "publish"))
+"""Types of nodes that tell something and pass on their payload."""
+
+
 def complete(step_input: StepInput, run: Run) -> Step:
     node, body = step_input.node, step_input.body
     context, entry, working, effects = _record_output(step_input, run)
@@ -87,7 +91,7 @@ def complete(step_input: StepInput, run: Run) -> Step:
         effects.append(CancelTokens(step_input.lease.scope, node.losers))
         effects += close_losers(step_input, node.losers)
         effects += cancel_abandoned(step_input, "")
-    payload = body.payload if node.control in PASSING or node.type == "log" else own_output(node.id)
+    payload = body.payload if passes_payload(node) else own_output(node.id)
     closing, events = close_unit(step_input, node, run.taken)
     effects += closing
     events = [_event(step_input, run, entry, working), *events]
@@ -117,7 +121,7 @@ def transition_of(
 
 
 def passes_payload(node: Node) -> bool:
-    return node.control in PASSING or node.type == "log"
+    return node.control in PASSING or node.type in REPORTING
 
 
 def _record_output(step_input: StepInput, run: Run) -> tuple[Context, Entry, Entry | None, list[Effect]]:

@@ -160,6 +160,10 @@ def commit_turn(lease: Lease, turn: Turn, now: float, events: Sequence[NewEvent]
     if turn.tags is not None:
         effects.insert(0, turn.tags)  # before an ending
         recorded = (_tagged(turn.tags, now), *recorded)
+    if turn.published is not None:
+        effects.insert(0, turn.published)
+    if turn.appended:
+        effects[:0] = turn.appended
     return Transition(
         lease.execution,
         tuple(effects),

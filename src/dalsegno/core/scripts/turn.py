@@ -24,7 +24,7 @@ from dalsegno.lang.runtime.effects import (
 )
 from dalsegno.lang.runtime.effects import Effect as Request
 from dalsegno.lang.runtime.promises import ranges, shown_name
-from dalsegno.model.effect import Effect, ReplaceTags
+from dalsegno.model.effect import AppendChunks, Effect, PublishValues, ReplaceTags
 from dalsegno.model.machine import CancelReason, Completion, Ranges, TakenSignal, Wake
 from dalsegno.model.search import MOST_TAGS
 
@@ -85,6 +85,9 @@ class Turn(Struct, gc=False):
     """Changed tags of the execution."""
     checkpoint: str = ""
     """The name under which the machine is kept."""
+    published: PublishValues | None = None
+    appended: Sequence[AppendChunks] = ()
+    """What it writes to streams of the execution, its log among them."""
     input_bytes: int = 0
     """Bytes of the inputs of what it requested."""
     stored: Mapping[str, StoredInput] | None = None

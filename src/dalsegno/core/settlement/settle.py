@@ -42,6 +42,7 @@ from dalsegno.model.barrier import GateSpec
 from dalsegno.model.effect import (
     AdjustGate,
     AnswerRequest,
+    AppendChunks,
     BeginExecution,
     CancelTokens,
     CreateExecution,
@@ -59,6 +60,7 @@ from dalsegno.model.effect import (
     OpenScope,
     PauseExecution,
     PostSignal,
+    PublishValues,
     ReplaceTags,
     RequestCancel,
     ResolveSlot,
@@ -497,6 +499,14 @@ def _replace_tags(work: Application, effect: ReplaceTags) -> None:
     work.rows.replace_tags(work.execution.id, effect)
 
 
+def _publish(work: Application, effect: PublishValues) -> None:
+    work.rows.publish(work.execution.id, effect, work.now)
+
+
+def _append(work: Application, effect: AppendChunks) -> None:
+    work.rows.append_chunks(work.execution.id, effect, work.now)
+
+
 def _write_outbox(work: Application, effect: WriteOutbox) -> None:
     work.write_outbox(effect)
 
@@ -533,4 +543,6 @@ APPLY: dict[type, Callable[[Application, Any], None]] = {
     DropTokens: _drop_tokens,
     WakeMachine: wake_machine,
     ReplaceTags: _replace_tags,
+    PublishValues: _publish,
+    AppendChunks: _append,
 }

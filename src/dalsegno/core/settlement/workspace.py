@@ -17,7 +17,7 @@ from dalsegno.core.settlement.rows import (
     SignalRow,
     TokenRow,
 )
-from dalsegno.model.effect import ReplaceTags, TakeMessage
+from dalsegno.model.effect import AppendChunks, PublishValues, ReplaceTags, TakeMessage
 from dalsegno.model.event import EventKind, NewEvent
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.ids import scope_chain
@@ -85,6 +85,10 @@ class Workspace(Protocol):
         """Write another version of its workflow into the record of an execution."""
 
     def replace_tags(self, execution: str, change: ReplaceTags) -> None: ...
+
+    def publish(self, execution: str, change: PublishValues, at: float) -> None: ...
+
+    def append_chunks(self, execution: str, change: AppendChunks, at: float) -> None: ...
 
     def save_execution(self, row: ExecutionRow) -> None: ...
 

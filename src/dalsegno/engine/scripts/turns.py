@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dalsegno.core.published import UNCOUNTED, UNKEPT_LEVEL, check_turn, log_line, newest, refuse_large
 from dalsegno.core.scripts.task_options import child_options, task_options
 from dalsegno.core.scripts.token_bodies import LARGEST_INLINE
 from dalsegno.core.scripts.turn import Turn, changed_tags, describe, merge_tags, wake_of, without_limits
@@ -32,21 +34,30 @@ from dalsegno.lang.runtime.effects import (
     Checkpoint,
     Effect,
     ErrorValue,
+    Publish,
     Reply,
     SetTags,
     StartTask,
     StartWorkflow,
+    WriteStream,
 )
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
 from dalsegno.lang.runtime.promises import ranges
+from dalsegno.model.effect import AppendChunks
 from dalsegno.model.journal import JournalSetting
+from dalsegno.model.published import LOG, Usage
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Blobs
 
 T = TypeVar("T")
 
 LONGEST_NAME = 500
+
+SHOWN = frozenset((SetTags, Publish, WriteStream, Checkpoint))
+"""Requests that only change what the execution shows, or keep its machine: no promise comes of them."""
+REMEMBERED = 1000
+"""Executions whose published keys a process remembers."""
 
 SLICE = 2_000
 """Instructions after which a turn checks the clock."""
@@ -76,10 +87,14 @@ class Turns:
         log: Callable[[str, str, str], None],
         options_of: Callable[[str], Mapping[str, Any]],
         archive: Archive,
+        usage: Callable[[str], Awaitable[Usage]],
     ) -> None:
         """``options_of``: the options that a task registered in this process declares; options of the call take
-        precedence.
+        precedence. ``usage``: what an execution has published.
         """
+        self._usage = usage
+        self._keys: OrderedDict[str, frozenset[str]] = OrderedDict()
+        """Keys that executions of this process have published: they are published again without a look."""
         self._options_of = options_of
         self._archive = archive
         self.journaled: Callable[[str, JournalSetting], Awaitable[Collection[str] | None]] = (
@@ -97,6 +112,7 @@ class Turns:
         may call user code. The returned machine is None if it cannot continue. A light turn that exceeds its limits
         raises `Heavy`.
         """
+        lines: list[tuple[str, str]] = []
         try:
             if in_thread is not None:
                 machine = await _advance_in(in_thread, job, begin)
@@ -105,33 +121,73 @@ class Turns:
                 more = follow(machine, job, SLICE)
                 if more or machine.status == "paused":
                     await self._run_on(job, machine, more)
-            is_final = not is_light.get()
-            if is_final:
-                self._flush_logs(job, machine)
+            lines = machine.take_logs()
             turn, blobs = self._turn(job, machine)
-            if SetTags in turn.kinds:
-                await self._set_tags(job, turn)
-            if Checkpoint in turn.kinds:
-                turn.checkpoint = next(
-                    request.name for request, _ in reversed(turn.requests) if type(request) is Checkpoint
-                )
-            if not is_final:
-                # The turn is not given up from here on, so nothing is logged twice.
-                self._flush_logs(job, machine)
+            if not SHOWN.isdisjoint(turn.kinds):
+                await self._show(job, turn)
             if blobs:
                 await self._store(job, blobs)
             if turn.input_bytes > LARGEST_INLINE:
                 turn.stored = await store_inputs(self.blobs, job.execution, turn.requests)
+            if lines:
+                self._write_log(job, turn, lines)
             return turn, machine
         except (LimitExceeded, NotJson, InvalidInput) as error:
             if is_light.get() and isinstance(error, LimitExceeded):
                 raise Heavy from None
             code = "LimitExceeded" if isinstance(error, LimitExceeded) else "WRONG_ARG_TYPE"
-            return _broken(job, ErrorValue(code, str(error))), None
+            broken = _broken(job, ErrorValue(code, str(error)))
+            if lines:
+                self._write_log(job, broken, lines)
+            return broken, None
 
-    def _flush_logs(self, job: Job, machine: RunningMachine) -> None:
-        for level, message in machine.take_logs():
+    def _write_log(self, job: Job, turn: Turn, lines: list[tuple[str, str]]) -> None:
+        """Write log lines with the turn, once it is certain: a turn that is given up is run again."""
+        for level, message in lines:
             self._log(job.execution, level, message)
+        kept = tuple([log_line(job.now, "", *line) for line in lines if line[0] != UNKEPT_LEVEL])
+        if kept:
+            turn.appended = (*turn.appended, AppendChunks(LOG, kept))
+
+    async def _show(self, job: Job, turn: Turn) -> None:
+        """Take what the turn shows out of its requests: tags, published values, chunks of streams; and the name under
+        which its machine is kept."""
+        if SetTags in turn.kinds:
+            await self._set_tags(job, turn)
+        if Checkpoint in turn.kinds:
+            turn.checkpoint = next(
+                request.name for request, _ in reversed(turn.requests) if type(request) is Checkpoint
+            )
+        if Publish in turn.kinds or WriteStream in turn.kinds:
+            await self._publish(job, turn)
+        turn.requests = [pair for pair in turn.requests if type(pair[0]) not in SHOWN]
+
+    async def _publish(self, job: Job, turn: Turn) -> None:
+        values: list[tuple[str, bytes]] = []
+        appended: list[AppendChunks] = []
+        for request, _ in turn.requests:
+            if isinstance(request, Publish):
+                values.append((request.key, self._shown(request.key, request.value)))
+            elif isinstance(request, WriteStream):
+                chunks = [self._shown(request.stream, each, is_chunk=True) for each in request.chunks]
+                appended.append(AppendChunks(request.stream, tuple(chunks), request.closes))
+        turn.published = newest(values) if values else None
+        turn.appended = appended
+        keys = frozenset(key for key, _ in values)
+        known = self._keys.get(job.execution, frozenset())
+        if appended or not keys <= known or any(len(data) > UNCOUNTED for _, data in values):
+            usage = await self._usage(job.execution)
+            size = check_turn(usage, turn.published, appended)
+            if size:
+                await self.blobs.charge(job.execution, size)
+            self._keys[job.execution] = keys.union(usage.values)
+            if len(self._keys) > REMEMBERED:
+                self._keys.popitem(last=False)
+
+    def _shown(self, name: str, value: Any, *, is_chunk: bool = False) -> bytes:
+        data = encode_value(value, f"what is published as '{name}'", *self._most())
+        refuse_large(name, data, is_chunk=is_chunk)
+        return data
 
     async def _set_tags(self, job: Job, turn: Turn) -> None:
         """Apply changes of tags. Only the execution's own turns change its tags after its start, so what is read here
@@ -139,7 +195,6 @@ class Turns:
         """
         view = await self._archive.execution(job.execution)
         asked = merge_tags(request for request, _ in turn.requests if isinstance(request, SetTags))
-        turn.requests = [pair for pair in turn.requests if not isinstance(pair[0], SetTags)]
         turn.tags = changed_tags(view.tags if view is not None else (), asked)
 
     async def _run_on(self, job: Job, machine: RunningMachine, more: bool) -> None:

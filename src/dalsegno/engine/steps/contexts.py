@@ -11,10 +11,13 @@ from typing import Any, NoReturn, overload
 from msgspec import Struct
 
 from dalsegno.core.graph.step_input import StepInput
+from dalsegno.core.values import decode_value, encode_value
 from dalsegno.engine.definitions import Program
 from dalsegno.engine.secrets.redaction import Redactor
 from dalsegno.engine.secrets.vault import Vault
 from dalsegno.engine.steps.budget import Meters, evaluated_each
+from dalsegno.engine.steps.task_writes import SERVICE as WRITES
+from dalsegno.engine.steps.task_writes import TaskWrites
 from dalsegno.engine.steps.values import Lookup
 from dalsegno.errors import (
     CredentialNotFound,
@@ -27,6 +30,7 @@ from dalsegno.errors import (
 from dalsegno.lang import Expression
 from dalsegno.lang.runtime.limits import Meter
 from dalsegno.model.failure import RetryPolicy
+from dalsegno.model.published import check_key, check_stream, progress_key, progress_value
 from dalsegno.model.token import Lease
 from dalsegno.ports.node import NodeError
 from dalsegno.ports.secrets import Credential
@@ -168,7 +172,54 @@ class RunContext(Struct, eq=False):
         self.beats += 1
 
     def log(self, message: str, level: str = "info") -> None:
-        self._log(self.lease.execution, self.lease.node, level, self.redact(message))
+        said = self.redact(message)
+        self._log(self.lease.execution, self.lease.node, level, said)
+        writes = self._writes()
+        if writes is not None:
+            writes.log(self.lease, self.node_id, level, said)
+
+    # -- what others see while it runs
+
+    def publish(self, key: str, value: Any) -> None:
+        try:
+            name = check_key(key)
+        except ValueError as error:
+            raise InvalidInput(f"ctx.publish(): {error}") from None
+        self._writing("ctx.publish()").publish(self.lease, name, self._shown(name, value))
+
+    def progress(self, done: float, total: float | None = None, text: str | None = None) -> None:
+        try:
+            value = progress_value(done, total, text)
+        except ValueError as error:
+            raise InvalidInput(f"ctx.progress(): {error}") from None
+        key = progress_key(self.node_id, self.indexes)
+        self._writing("ctx.progress()").publish(self.lease, key, self._shown(key, value), passing=True)
+
+    def stream(self, name: str) -> TaskStream:
+        try:
+            return TaskStream(self, check_stream(name))
+        except ValueError as error:
+            raise InvalidInput(f"ctx.stream(): {error}") from None
+
+    def write_stream(self, name: str, chunk: Any) -> None:
+        self._writing("ctx.stream()").append(self.lease, name, self._shown(name, chunk))
+
+    def close_stream(self, name: str) -> None:
+        self._writing("ctx.stream()").close_stream(self.lease, name)
+
+    def _shown(self, name: str, value: Any) -> bytes:
+        raw = encode_value(value, f"what is published as '{name}'")
+        return raw if self.secrets is None else encode_value(self.secrets.plain(decode_value(raw)), name)
+
+    def _writes(self) -> TaskWrites | None:
+        found = self.services.get(WRITES)
+        return found if isinstance(found, TaskWrites) else None
+
+    def _writing(self, verb: str) -> TaskWrites:
+        found = self._writes()
+        if found is None:
+            raise UsageError(f"{verb} works only in a task or node that a worker runs")
+        return found
 
     async def give_way(self) -> None:
         await asyncio.sleep(0)
@@ -280,6 +331,20 @@ class RunContext(Struct, eq=False):
             return Block(transactions, self.lease, self.retry)
         transactions.add(self.lease, work, self.retry)
         return None
+
+
+class TaskStream:
+    """A stream of the execution, as a task writes it."""
+
+    def __init__(self, context: RunContext, name: str) -> None:
+        self.name = name
+        self._context = context
+
+    def write(self, chunk: Any) -> None:
+        self._context.write_stream(self.name, chunk)
+
+    def close(self) -> None:
+        self._context.close_stream(self.name)
 
 
 def vault_in(services: Mapping[str, Any]) -> Vault:

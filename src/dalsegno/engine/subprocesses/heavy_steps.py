@@ -39,6 +39,7 @@ from dalsegno.engine.subprocesses.examination import TypeSpec, type_spec
 from dalsegno.engine.subprocesses.job_pool import ChildProcess, Lane, OffloadLimits
 from dalsegno.errors import InternalError, LimitExceeded, NotFound, Overloaded
 from dalsegno.model.execution import SCRIPTED
+from dalsegno.model.published import Usage
 from dalsegno.model.token import Lease
 from dalsegno.model.transition import Transition
 from dalsegno.ports.archive import Archive
@@ -160,6 +161,7 @@ class HeavySteps:
         scripts: ScriptSteps,
         ledger: Ledger,
         archive: Archive,
+        usage: Callable[[str], Awaitable[Usage]],
         task_options: Callable[[str], Mapping[str, Any]],
         limits: HeavyLimits,
         report: Report,
@@ -207,6 +209,7 @@ class HeavySteps:
             "put_of_turn": lambda execution, data, turn: storage.put(execution, data, turn=turn),
             "prune": storage.prune,
             "charge": storage.charge,
+            "usage": usage,
         }
         self._task_options = task_options
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from dalsegno.core.graph.complete import Step
 from dalsegno.core.graph.fail import halt
@@ -20,6 +21,7 @@ from dalsegno.engine.steps.budget import is_light
 from dalsegno.engine.steps.contexts import NO_TRANSACTIONS
 from dalsegno.engine.steps.graph import Steps
 from dalsegno.engine.steps.run_node import is_failure
+from dalsegno.engine.steps.task_writes import TaskWrites
 from dalsegno.engine.subprocesses.heavy_steps import SCRIPT_TOKENS, HeavySteps, PutOff
 from dalsegno.engine.tracing import Observer
 from dalsegno.engine.worker.capabilities import NotRunnableHere
@@ -97,6 +99,8 @@ class Worker:
         """Each node of a graph is announced by a message of its own; scripts continue all the same."""
         self.observer: Observer | None = None
         self.transactions = NO_TRANSACTIONS
+        self.writes: TaskWrites | None = None
+        """What running tasks publish, log and stream."""
         self.renamed: Callable[[], None] = lambda: None
         """Called when there is a new name to renew."""
         self._tasks: dict[asyncio.Task[None], str] = {}
@@ -434,6 +438,8 @@ class Worker:
 
     def _done(self, lease: Lease, since: float) -> None:
         """Remove a finished run. After a lost lease the same token may run here a second time; that run stays."""
+        if self.writes is not None and self.writes.runs:
+            self.writes.forget(lease)
         if self._heavy is not None and self._heavy.held:
             self._heavy.release_bytes(lease)
         if self.running.get(lease.token) is lease:
@@ -553,6 +559,20 @@ class Worker:
         """Commit a step with the others that wait, or in the transaction that its task has used. ``size``: the bytes
         of its effects, if they are known.
         """
+        if self.writes is not None and self.writes.runs and self.writes.has(lease):
+            return self._commit_with_writes(self.writes, lease, transition)
+        return self._commit_alone(lease, transition, size)
+
+    async def _commit_with_writes(self, writes: TaskWrites, lease: Lease, transition: Transition) -> Outcome:
+        """Commit a step with what its run has written and not stored yet."""
+        appended = await writes.finish(lease)
+        if appended:
+            transition = replace(transition, effects=(*transition.effects, *appended))
+        return await self._commit_alone(lease, transition)
+
+    def _commit_alone(
+        self, lease: Lease, transition: Transition, size: int | None = None
+    ) -> Awaitable[Outcome]:
         if not self.transactions.retries or not self.transactions.has(lease):
             workflow = self.shares.names.get(lease.definition) or self.shares.workflow_of(lease)
             return self.committer.commit(transition, workflow=workflow, size=size)

@@ -8,6 +8,8 @@ from dalsegno.lang.python.api import (
     gather,
     log,
     now,
+    progress,
+    publish,
     race,
     request,
     requests,
@@ -16,6 +18,7 @@ from dalsegno.lang.python.api import (
     signal,
     sleep,
     start,
+    stream,
     timeout,
 )
 from dalsegno.lang.python.compile.compiler import compile_workflow
@@ -73,6 +76,8 @@ __all__ = [
     "gather",
     "log",
     "now",
+    "progress",
+    "publish",
     "race",
     "register_type",
     "request",
@@ -82,6 +87,7 @@ __all__ = [
     "signal",
     "sleep",
     "start",
+    "stream",
     "timeout",
     "to_plain",
 ]

@@ -34,6 +34,8 @@ _VERBS: dict[str, Any] = {
         api.gather,
         api.log,
         api.now,
+        api.progress,
+        api.publish,
         api.race,
         api.request,
         api.requests,
@@ -43,9 +45,11 @@ _VERBS: dict[str, Any] = {
         api.signal,
         api.sleep,
         api.start,
+        api.stream,
         api.timeout,
         Decision,
         Request,
+        api.OutputStream,
     )
 }
 """Verbs and iterators that every workflow can name."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from types import UnionType
 from typing import Any, Literal, NoReturn, ParamSpec, TypeVar, cast, overload
 
@@ -28,6 +29,7 @@ from dalsegno.lang.python.values.decisions import Decision, schema_of
 from dalsegno.lang.python.values.typed_values import to_plain
 from dalsegno.lang.runtime.effects import GroupKind, checked_checkpoint
 from dalsegno.lang.runtime.promises import Group, Promise, leaves
+from dalsegno.model.published import PROGRESS, check_key, check_stream, progress_value
 from dalsegno.model.search import read_tag_changes
 
 A = TypeVar("A")
@@ -504,6 +506,60 @@ def checkpoint(name: str) -> None:
         machine.checkpoint(checked_checkpoint(name))
     except ValueError as error:
         raise ValueError(f"checkpoint(): {error}") from None
+
+
+def publish(key: str, value: Any) -> None:
+    """Publish a value under a key, for those who watch this execution; of each key the newest value is kept.
+
+    The value is data such as a task takes, a dataclass or a Pydantic model for example. It is published with the
+    commit at the next await, or at the end of the workflow, exactly once.
+    """
+    machine = _machine("publish")
+    try:
+        name = check_key(key)
+    except ValueError as error:
+        raise ValueError(f"publish(): {error}") from None
+    machine.publish(name, to_plain(value, f"publish(): the value of '{name}'"))
+
+
+def progress(done: float, total: float | None = None, text: str | None = None) -> None:
+    """Publish how far this execution is: ``progress(3, 10, "loading pages")``. Terminals show it as a bar.
+
+    It is published like a value, under the key ``progress``.
+    """
+    machine = _machine("progress")
+    try:
+        machine.publish(PROGRESS, progress_value(done, total, text))
+    except ValueError as error:
+        raise ValueError(f"progress(): {error}") from None
+
+
+@dataclass(frozen=True)
+class OutputStream:
+    """A stream of this execution, to which chunks are appended: see `stream`."""
+
+    name: str
+
+    def write(self, chunk: Any) -> None:
+        """Append a chunk: text, or other data. It is stored with the commit at the next await."""
+        _machine("stream").write_stream(self.name, to_plain(chunk, f"stream('{self.name}').write()"))
+
+    def close(self) -> None:
+        """Mark the stream as complete: its readers end."""
+        _machine("stream").close_stream(self.name)
+
+
+def stream(name: str) -> OutputStream:
+    """Return a stream of this execution by its name: ``stream("answer").write("Once upon")``.
+
+    A stream keeps all its chunks, in order, for readers who follow it while it grows or later. It exists from its
+    first chunk on.
+    """
+    _machine("stream")
+    try:
+        return OutputStream(check_stream(name))
+    except ValueError as error:
+        raise ValueError(f"stream(): {error}") from None
 
 
 def log(message: object, level: str = "info") -> None:

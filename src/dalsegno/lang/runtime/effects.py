@@ -107,8 +107,32 @@ class Checkpoint(Struct, frozen=True):
     name: str
 
 
+class Publish(Struct, frozen=True):
+    """Publish a value of the execution itself: of each key the newest one is shown."""
+
+    key: str
+    value: Any
+
+
+class WriteStream(Struct, frozen=True):
+    """Append chunks to a stream of the execution itself. ``closes``: nothing follows."""
+
+    stream: str
+    chunks: list[Any]
+    closes: bool = False
+
+
 Effect: TypeAlias = (
-    StartTask | StartWorkflow | StartTimer | AwaitSignal | Cancel | SetTags | Reply | Checkpoint
+    StartTask
+    | StartWorkflow
+    | StartTimer
+    | AwaitSignal
+    | Cancel
+    | SetTags
+    | Publish
+    | WriteStream
+    | Reply
+    | Checkpoint
 )
 
 

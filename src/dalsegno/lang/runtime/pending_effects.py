@@ -17,11 +17,13 @@ from dalsegno.lang.runtime.effects import (
     Checkpoint,
     Effect,
     LeafKind,
+    Publish,
     Reply,
     SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
+    WriteStream,
     promise_id,
 )
 from dalsegno.lang.runtime.promises import Promise
@@ -147,6 +149,21 @@ class Requests:
 
     def checkpoint(self, name: str) -> None:
         self.effects.append(Checkpoint(name))
+
+    def publish(self, key: str, value: Any) -> None:
+        """Publish a value. One that the same key gets right after another replaces it."""
+        if self.effects and type(last := self.effects[-1]) is Publish and last.key == key:
+            self.effects.pop()
+        self.effects.append(Publish(key, value))
+
+    def write_stream(self, stream: str, chunk: Any) -> None:
+        if self.effects and type(last := self.effects[-1]) is WriteStream and last.stream == stream:
+            last.chunks.append(chunk)
+        else:
+            self.effects.append(WriteStream(stream, [chunk]))
+
+    def close_stream(self, stream: str) -> None:
+        self.effects.append(WriteStream(stream, [], closes=True))
 
     def log(self, level: str, message: str) -> None:
         self.logs.append((level, message))

@@ -20,6 +20,7 @@ from dalsegno.lang.stdlib.dates import moment
 from dalsegno.lang.stdlib.orchestration_names import AFTER_WITH, OPTIONS, ORCHESTRATION, unknown_option
 from dalsegno.lang.values.kinds import Builtin, Configured, Host, Value, is_number, kind_of
 from dalsegno.lang.values.to_text import plain, to_text
+from dalsegno.model.published import PROGRESS, check_key, check_stream, progress_value
 from dalsegno.model.search import read_tag_changes
 
 MAX_GROUP = 100_000
@@ -320,6 +321,43 @@ def _checkpoint(host: Host, given: Given) -> Value:
     return None
 
 
+def _publish(host: Host, given: Given) -> Value:
+    try:
+        key = check_key(given[0])
+    except ValueError as problem:
+        raise wrong_argument(f"publish(): {problem}") from None
+    requests_of(host).publish(key, plain(host, given[1], f"publish(): the value of '{key}'"))
+    return None
+
+
+def _progress(host: Host, given: Given) -> Value:
+    arguments = Arguments("progress", given)
+    try:
+        value = progress_value(given[0], arguments.get(1), arguments.get(2))
+    except ValueError as problem:
+        raise wrong_argument(f"progress(): {problem}") from None
+    requests_of(host).publish(PROGRESS, value)
+    return None
+
+
+def _stream_name(function: str, value: Value) -> str:
+    try:
+        return check_stream(value)
+    except ValueError as problem:
+        raise wrong_argument(f"{function}(): {problem}") from None
+
+
+def _write_stream(host: Host, given: Given) -> Value:
+    name = _stream_name("Stream.write", given[0])
+    requests_of(host).write_stream(name, plain(host, given[1], f"Stream.write(): the chunk for '{name}'"))
+    return None
+
+
+def _close_stream(host: Host, given: Given) -> Value:
+    requests_of(host).close_stream(_stream_name("Stream.close", given[0]))
+    return None
+
+
 def _log(host: Host, given: Given) -> Value:
     """Handle ``log(value, …)``, or ``log(level, value, …)`` with one of `LEVELS`."""
     if host.requests is None:
@@ -358,6 +396,10 @@ _PLAIN_CALLS: dict[str, Callable[[Host, Given], Value]] = {
     "Task.any": _join("Task.any", "any", "item"),
     "Task.race": _join("Task.race", "race", "item"),
     "set_tags": _set_tags,
+    "publish": _publish,
+    "progress": _progress,
+    "Stream.write": _write_stream,
+    "Stream.close": _close_stream,
     "log": _log,
     "checkpoint": _checkpoint,
 }

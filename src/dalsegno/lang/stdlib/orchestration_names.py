@@ -39,6 +39,10 @@ ORCHESTRATION: dict[str, ArgumentCounts] = {
     "wait_for_signal": (1, 2),
     "approval": (1, 2),
     "set_tags": (1, 1),
+    "publish": (2, 2),
+    "progress": (1, 3),
+    "Stream.write": (2, 2),
+    "Stream.close": (1, 1),
     "log": (1, None),
     "checkpoint": (1, 1),
 }

@@ -106,3 +106,19 @@ async def log(ctx: NodeContext, parameters: LogParameters) -> dict[str, Any]:
     level = "warning" if parameters.level == "warn" else parameters.level
     ctx.log(message, level)
     return {"message": message, "level": level}
+
+
+class PublishParameters(NodeParameters):
+    key: str = Field(description="Under which the value is published; of each key the newest one is kept.")
+    value: Any = Field(description="What is published: any JSON.")
+
+
+@node_type(
+    "publish",
+    parameters=PublishParameters,
+    output_schema={"type": "object", "properties": {"key": {"type": "string"}, "value": {}}},
+)
+async def publish(ctx: NodeContext, parameters: PublishParameters) -> dict[str, Any]:
+    """Publishes a value for those who watch the execution, and passes on its input."""
+    ctx.publish(parameters.key, parameters.value)
+    return {"key": parameters.key, "value": parameters.value}

@@ -25,7 +25,7 @@ router = APIRouter(tags=["live"], route_class=Route)
 HIGHEST = 2**53
 
 
-def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
+def event_stream(example: str) -> dict[int | str, dict[str, Any]]:
     content = {"text/event-stream": {"schema": {"type": "string"}, "example": example}}
     return {200: {"description": "Server-sent events, until the stream ends.", "content": content}}
 
@@ -36,7 +36,7 @@ def _event_stream(example: str) -> dict[int | str, dict[str, Any]]:
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,
-    responses=_event_stream(
+    responses=event_stream(
         'id: 1\nevent: ExecutionStarted\ndata: {"seq":1,"kind":"ExecutionStarted","at":"2026-01-05T09:00:00Z"}\n\n'
         'event: end\ndata: {"state":"COMPLETED","last":1}\n\n'
     ),
@@ -55,14 +55,17 @@ async def stream(
 
     Each event has its number as `id`, its kind as `event` and its JSON as `data`. After an interruption, continue
     with the last number as `Last-Event-ID`: no event is missing or repeated, even if servers were restarted
-    meanwhile. After the last event of an ended execution, `event: end` is sent and the stream is closed; a stream
+    meanwhile. Published values and progress come as `published` and `progress`, without a number: first those that
+    there are, then their changes. After the last event of an ended execution, `event: end` is sent and the stream is
+    closed; a stream
     that closes without it was interrupted. A comment is sent after every 15 seconds of silence.
     """
     seen = last_event_id if last_event_id is not None else after
     view = await services.client.outline(execution)
     check_seen(view, seen)
     over = open_stream(services, caller_of(request))
-    return EventStream(execution_stream(broadcast_of(services), view, seen), over)
+    followers = services.client.followers
+    return EventStream(execution_stream(broadcast_of(services), view, seen, followers=followers), over)
 
 
 @router.get(
@@ -71,7 +74,7 @@ async def stream(
     dependencies=[needs("read")],
     status_code=200,
     response_class=EventStream,
-    responses=_event_stream(
+    responses=event_stream(
         'event: ExecutionStarted\ndata: {"kind":"ExecutionStarted","execution":"0198f3c2a1b4d6e8f0a2b4c6d8e0f2a4",'
         '"workflow":"checkout","state":"RUNNING","at":1767603600.0}\n\n'
     ),

@@ -12,6 +12,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from dalsegno.engine.operations.endings import EndingWatch
+from dalsegno.engine.operations.published import Followers, News
 from dalsegno.errors import InvalidInput, NotFound, OperatorError, UsageError
 from dalsegno.model.execution import ExecutionView
 from dalsegno.server.auth.authentication import Caller
@@ -20,6 +21,7 @@ from dalsegno.server.http.responses import PIECE, encode
 from dalsegno.server.schemas.executions import Execution
 from dalsegno.server.services import ServerServices
 from dalsegno.server.streams.execution_feed import HEARTBEAT, OPENING, Broadcast, frame, frame_of
+from dalsegno.server.streams.published import beside, value_frames
 from dalsegno.server.streams.state_changes import Change, Changes, Listener
 
 logger = logging.getLogger("dalsegno.server")
@@ -102,19 +104,28 @@ def check_seen(view: ExecutionView, seen: int) -> None:
 
 
 async def execution_stream(
-    broadcast: Broadcast, view: ExecutionView, after: int, heartbeat: float = HEARTBEAT_EVERY
+    broadcast: Broadcast,
+    view: ExecutionView,
+    after: int,
+    heartbeat: float = HEARTBEAT_EVERY,
+    followers: Followers | None = None,
 ) -> AsyncGenerator[bytes]:
-    """Stream the events of an execution. Ends early if the store is unreachable or the server stops; the reader
-    reconnects."""
+    """Stream the events of an execution and, with ``followers``, what it publishes. Ends early if the store is
+    unreachable or the server stops; the reader reconnects."""
     yield OPENING
-    seen = after
+    seen, news = after, News()
+    events = broadcast.watch(view, after, heartbeat)
+    changes = followers.changes(view.id) if followers is not None else None
     try:
-        async with aclosing(broadcast.watch(view, after, heartbeat)) as batches:
-            async for batch in batches:
+        async with aclosing(beside(events, changes)) as batches:
+            async for batch, rows in batches:
                 if batch:
                     seen = batch[-1].seq
-                yield b"".join(each.text for each in batch) or HEARTBEAT
+                frames = b"".join(each.text for each in batch or ()) + value_frames(news.take(rows or ()))
+                yield frames or HEARTBEAT
         if not broadcast.closing.is_set():
+            if followers is not None and (last := news.take(await followers.newest(view.id))):
+                yield value_frames(last)
             ended = await broadcast.archive.outline(view.id)
             yield frame("end", {"state": ended.state if ended is not None else None, "last": seen})
     except OperatorError as error:

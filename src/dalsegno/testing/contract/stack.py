@@ -22,6 +22,7 @@ from dalsegno.ports.broker import Broker
 from dalsegno.ports.ledger import Ledger
 from dalsegno.ports.limits import Limits
 from dalsegno.ports.messages import Publications
+from dalsegno.ports.published import PublishedData
 from dalsegno.ports.records import Blobs, Records
 from dalsegno.testing.clock import FakeClock
 from dalsegno.testing.contract.builders import RUN, start
@@ -40,6 +41,7 @@ Feature = Literal[
     "blobs",
     "records",
     "publications",
+    "published",
     "limits",
     "pending",
     "durable",
@@ -63,7 +65,7 @@ Feature = Literal[
 
 ALL_GUARANTEES = frozenset(
     f"{port}{number}"
-    for port, count in (("L", 10), ("B", 2), ("A", 6), ("K", 6), ("R", 4), ("M", 4), ("C", 1))
+    for port, count in (("L", 10), ("B", 2), ("A", 6), ("K", 6), ("R", 4), ("M", 4), ("C", 1), ("P", 7))
     for number in range(1, count + 1)
 )
 WHOLE_STACK: frozenset[Feature] = frozenset(get_args(Feature)) - {"durable", "shared"}
@@ -115,6 +117,7 @@ NO_BROKER: Any = Unbound("broker")
 NO_RECORDS: Any = Unbound("records")
 NO_LIMITS: Any = Unbound("limits")
 NO_PUBLICATIONS: Any = Unbound("publications")
+NO_PUBLISHED: Any = Unbound("published")
 NO_REOPEN: Any = Unbound("reopen")
 NO_SECOND: Any = Unbound("second")
 
@@ -150,6 +153,7 @@ class ContractStack:
     records: Records = NO_RECORDS
     limits: Limits = NO_LIMITS
     publications: Publications = NO_PUBLICATIONS
+    published: PublishedData = NO_PUBLISHED
 
     # -- committing -------------------------------------------------------------------------------------------
 

@@ -99,6 +99,7 @@ from dalsegno.testing.contract.ledger.time import (
 )
 from dalsegno.testing.contract.ledger.waking import LedgerMoves, LedgerWaking
 from dalsegno.testing.contract.messages import LedgerDeadlinesFromOutside, LedgerMessages, PublicationMarks
+from dalsegno.testing.contract.published import PublishedStreams, PublishedValues
 from dalsegno.testing.contract.random.interleavings import (
     ModelComparison,
     PendingComparison,
@@ -192,6 +193,8 @@ TOPICS: tuple[type[Topic], ...] = (
     BlobStorage,
     RecordsAndLogs,
     PublicationMarks,
+    PublishedValues,
+    PublishedStreams,
     SharedClock,
     DurableStore,
     SharedStore,

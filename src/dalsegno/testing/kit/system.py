@@ -23,6 +23,7 @@ from dalsegno.adapters.memory import (
     MemoryBroker,
     MemoryLedger,
     MemoryLimits,
+    MemoryPublished,
     MemoryRecords,
     MemoryStore,
 )
@@ -145,6 +146,7 @@ class System:
             archive=port_of_worker(MemoryArchive(self.store, self.clock), run),
             blobs=port_of_worker(MemoryBlobs(self.store), run),
             records=port_of_worker(MemoryRecords(self.store, self.clock), run),
+            published=port_of_worker(MemoryPublished(self.store, self.clock), run),
             clock=self.clock,
             close=self.truth.close,
             limits=port_of_worker(self.limits, run),
@@ -483,6 +485,7 @@ class ClientEngine(Engine):
             archive=archive,
             blobs=MemoryBlobs(system.store),
             records=MemoryRecords(system.store, system.clock),
+            published=MemoryPublished(system.store, system.clock),
             clock=system.clock,
             close=system.broker.close,
             limits=system.limits,

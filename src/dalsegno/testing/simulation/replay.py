@@ -16,6 +16,7 @@ from dalsegno.adapters.memory import (
     MemoryBlobs,
     MemoryBroker,
     MemoryLedger,
+    MemoryPublished,
     MemoryRecords,
     MemoryStore,
 )
@@ -90,6 +91,7 @@ class ReplayWorld(Generic[L]):
             archive=MemoryArchive(self.store, self.clock),
             blobs=MemoryBlobs(self.store),
             records=MemoryRecords(self.store, self.clock),
+            published=MemoryPublished(self.store, self.clock),
             clock=self.clock,
             close=self.ledger.close,
         )

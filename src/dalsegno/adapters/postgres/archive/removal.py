@@ -23,6 +23,7 @@ PAUSES = (0.02, 0.05, 0.1, 0.2, 0.5)
 SMALL = 200
 """Events up to which an execution is removed together with others."""
 HISTORY = ("output", "event")
+SHOWN = ("published_value", "stream_part", "stream")
 IN_FLIGHT_TABLES = (
     "token",
     "scope",
@@ -108,7 +109,7 @@ class Removal:
         await _remove_words_and_tags(rows, found)
         numbers = [row["number"] for row in found]
         history = [number for number in numbers if not self.days.is_removed_whole(number)]
-        for table in ("left", "blob", "stored_bytes"):
+        for table in ("left", "blob", *SHOWN, "stored_bytes"):
             await rows.fetch(f"removal.delete_{table}_of_all", numbers)
         for table in HISTORY if history else ():
             await rows.fetch(f"removal.delete_{table}_of_all", history)
@@ -122,7 +123,7 @@ class Removal:
         for row in found:
             number = row["number"]
             history = () if self.days.is_removed_whole(number) else HISTORY
-            for table in (*IN_FLIGHT_TABLES, "blob", "stored_bytes", *history):
+            for table in (*IN_FLIGHT_TABLES, "blob", *SHOWN, "stored_bytes", *history):
                 gone = await rows.fetch(f"removal.delete_{table}", number, REMOVED_ROWS - spent)
                 spent += len(gone)
                 if table == "token":

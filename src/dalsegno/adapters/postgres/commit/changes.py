@@ -20,10 +20,11 @@ from dalsegno.adapters.postgres.commit.columns import (
     numbers,
 )
 from dalsegno.adapters.postgres.commit.flight import Flight
+from dalsegno.adapters.postgres.commit.streams import append, publish
 from dalsegno.adapters.postgres.store import Transaction
 from dalsegno.adapters.rows import line_up, new_line, stored_barrier
 from dalsegno.core.settlement import LARGE, BarrierRow, GateRow, MachineRow, ScopeRow, SignalRow, TokenRow
-from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.effect import AppendChunks, ReplaceTags
 from dalsegno.model.execution import NewExecution
 from dalsegno.model.machine import Completion
 
@@ -57,6 +58,9 @@ class Changes:
         """Tags that running executions have set, by their numbers, in order."""
         self.versions: dict[int, tuple[int, str]] = {}
         """Versions that executions go on with, and their definitions, by the executions' numbers."""
+        self.published: dict[tuple[str, str], tuple[bytes, float]] = {}
+        """Values and times, by execution and key."""
+        self.appended: list[tuple[str, AppendChunks, float]] = []
         self.consumed: dict[Name, TokenRow] = {}
         self.spawned: dict[int, tuple[TokenRow, Flight]] = {}
         """In spawn order."""
@@ -142,6 +146,8 @@ class Changes:
             self.inputs
             or self.tags
             or self.versions
+            or self.published
+            or self.appended
             or self.moved
             or self.new_scopes
             or self.scopes
@@ -234,6 +240,10 @@ class Changes:
         written = {flight.number for flight in self.executions.values()}
         if self.touched - written:
             await tx.fetch("write.touch", list(self.touched - written))
+        if self.published:
+            await publish(tx, self.published)
+        if self.appended:
+            await append(tx, self.appended)
         await self._write_limits(tx)
 
     async def _write_tags(self, tx: Transaction) -> None:

@@ -34,7 +34,7 @@ from dalsegno.core.settlement import (
     SignalRow,
     TokenRow,
 )
-from dalsegno.model.effect import ReplaceTags
+from dalsegno.model.effect import AppendChunks, PublishValues, ReplaceTags
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.machine import Completion
@@ -332,6 +332,12 @@ class PostgresWorkspace(MachineWorkspace):
 
     def replace_tags(self, execution: str, change: ReplaceTags) -> None:
         self.changes.tags.append((self._flights[execution].number, change))
+
+    def publish(self, execution: str, change: PublishValues, at: float) -> None:
+        self.changes.published.update({(execution, key): (data, at) for key, data in change.values})
+
+    def append_chunks(self, execution: str, change: AppendChunks, at: float) -> None:
+        self.changes.appended.append((execution, change, at))
 
     def save_execution(self, row: ExecutionRow) -> None:
         self.changes.executions[row.id] = self._flights[row.id]

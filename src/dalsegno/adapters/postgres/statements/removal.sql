@@ -92,6 +92,18 @@ WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bi
 DELETE FROM blob
 WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
 
+-- :name delete_published_value_of_all
+DELETE FROM published_value
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
+
+-- :name delete_stream_part_of_all
+DELETE FROM stream_part
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
+
+-- :name delete_stream_of_all
+DELETE FROM stream
+WHERE execution = ANY (ARRAY(SELECT id FROM execution WHERE number = ANY ($1::bigint[])));
+
 -- :name delete_output_of_all
 DELETE FROM output
 WHERE execution = ANY ($1::bigint[]);
@@ -168,6 +180,39 @@ WHERE ctid = ANY (ARRAY(
     SELECT blob.ctid
     FROM execution
     JOIN blob ON blob.execution = execution.id
+    WHERE execution.number = $1
+    LIMIT $2
+))
+RETURNING 1;
+
+-- :name delete_published_value
+DELETE FROM published_value
+WHERE ctid = ANY (ARRAY(
+    SELECT published_value.ctid
+    FROM execution
+    JOIN published_value ON published_value.execution = execution.id
+    WHERE execution.number = $1
+    LIMIT $2
+))
+RETURNING 1;
+
+-- :name delete_stream_part
+DELETE FROM stream_part
+WHERE ctid = ANY (ARRAY(
+    SELECT stream_part.ctid
+    FROM execution
+    JOIN stream_part ON stream_part.execution = execution.id
+    WHERE execution.number = $1
+    LIMIT $2
+))
+RETURNING 1;
+
+-- :name delete_stream
+DELETE FROM stream
+WHERE ctid = ANY (ARRAY(
+    SELECT stream.ctid
+    FROM execution
+    JOIN stream ON stream.execution = execution.id
     WHERE execution.number = $1
     LIMIT $2
 ))

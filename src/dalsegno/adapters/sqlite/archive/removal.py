@@ -19,9 +19,19 @@ SWEPT_TOGETHER = 100
 """Most executions that are swept by the same statements, in one transaction."""
 SMALL = 200
 """Events up to which an execution is removed together with others."""
-WEIGHTS = {"blob": 8, "blob_piece": 128, "large_input": 640}
+WEIGHTS = {"blob": 8, "blob_piece": 128, "large_input": 640, "published_value": 4, "stream_part": 8}
 """Rows of other tables that take as long to remove as one row of these."""
-KEPT_AFTER_THE_END = ("left_at_root", "large_input", "output", "blob", "blob_piece", "stored_bytes", "event")
+SHOWN = ("published_value", "stream_part", "stream")
+KEPT_AFTER_THE_END = (
+    "left_at_root",
+    "large_input",
+    "output",
+    "blob",
+    "blob_piece",
+    *SHOWN,
+    "stored_bytes",
+    "event",
+)
 
 
 class Ended(NamedTuple):
@@ -175,6 +185,7 @@ def _remove_together(connection: sqlite3.Connection, found: Sequence[Removable])
         "output",
         "blob",
         "blob_piece",
+        *SHOWN,
         "stored_bytes",
         "event",
         "execution",

@@ -14,6 +14,7 @@ from typing import Any
 
 from dalsegno.adapters.rows import machine_row
 from dalsegno.adapters.sqlite.commit.changes import Changes, Flight, stored_signal
+from dalsegno.adapters.sqlite.commit.streams import append
 from dalsegno.adapters.sqlite.statements import SQL
 from dalsegno.core.settlement import (
     BarrierRow,
@@ -25,7 +26,15 @@ from dalsegno.core.settlement import (
     SignalRow,
     TokenRow,
 )
-from dalsegno.model.effect import DeliverToToken, DropTokens, HurryToken, ReplaceTags, SpawnToken
+from dalsegno.model.effect import (
+    AppendChunks,
+    DeliverToToken,
+    DropTokens,
+    HurryToken,
+    PublishValues,
+    ReplaceTags,
+    SpawnToken,
+)
 from dalsegno.model.event import NewEvent
 from dalsegno.model.execution import SCRIPTED, NewExecution
 from dalsegno.model.machine import Completion
@@ -422,6 +431,13 @@ class SqliteWorkspace(LimitWorkspace):
 
     def replace_tags(self, execution: str, change: ReplaceTags) -> None:
         self.changes.tags.append((self._flights[execution].number, change))
+
+    def publish(self, execution: str, change: PublishValues, at: float) -> None:
+        rows = [(execution, key, data, at) for key, data in change.values]
+        self.connection.executemany(SQL["published.publish"], rows)
+
+    def append_chunks(self, execution: str, change: AppendChunks, at: float) -> None:
+        append(self.connection, execution, change, at)
 
     def save_execution(self, row: ExecutionRow) -> None:
         self.changes.executions[row.id] = self._flights[row.id]

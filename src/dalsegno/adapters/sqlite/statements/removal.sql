@@ -103,6 +103,30 @@ WHERE execution IN (
     CROSS JOIN execution ON execution.number = wanted.value
 );
 
+-- :name delete_published_value_of_all
+DELETE FROM published_value
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
+
+-- :name delete_stream_part_of_all
+DELETE FROM stream_part
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
+
+-- :name delete_stream_of_all
+DELETE FROM stream
+WHERE execution IN (
+    SELECT execution.id
+    FROM json_each(?) AS wanted
+    CROSS JOIN execution ON execution.number = wanted.value
+);
+
 -- :name delete_event_of_all
 DELETE FROM event
 WHERE execution IN (SELECT value FROM json_each(?));
@@ -195,6 +219,36 @@ WHERE rowid IN (
     SELECT blob_piece.rowid
     FROM execution
     JOIN blob_piece ON blob_piece.execution = execution.id
+    WHERE execution.number = :execution
+    LIMIT :limit
+);
+
+-- :name delete_published_value
+DELETE FROM published_value
+WHERE rowid IN (
+    SELECT published_value.rowid
+    FROM execution
+    JOIN published_value ON published_value.execution = execution.id
+    WHERE execution.number = :execution
+    LIMIT :limit
+);
+
+-- :name delete_stream_part
+DELETE FROM stream_part
+WHERE rowid IN (
+    SELECT stream_part.rowid
+    FROM execution
+    JOIN stream_part ON stream_part.execution = execution.id
+    WHERE execution.number = :execution
+    LIMIT :limit
+);
+
+-- :name delete_stream
+DELETE FROM stream
+WHERE (execution, name) IN (
+    SELECT stream.execution, stream.name
+    FROM execution
+    JOIN stream ON stream.execution = execution.id
     WHERE execution.number = :execution
     LIMIT :limit
 );

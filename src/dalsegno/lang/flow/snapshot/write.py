@@ -26,11 +26,13 @@ from dalsegno.lang.runtime.effects import (
     Effect,
     ErrorValue,
     LeafKind,
+    Publish,
     Reply,
     SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
+    WriteStream,
 )
 from dalsegno.lang.runtime.frames import Frame
 from dalsegno.lang.runtime.promises import Group, Promise, Settled
@@ -422,6 +424,8 @@ EFFECTS: dict[str, type[Any]] = {
     "tags": SetTags,
     "reply": Reply,
     "checkpoint": Checkpoint,
+    "publish": Publish,
+    "stream": WriteStream,
 }
 _EFFECT_NAMES = {kind: name for name, kind in EFFECTS.items()}
 

@@ -377,6 +377,15 @@ class Interpreter:
     def checkpoint(self, name: str) -> None:
         self.requests.checkpoint(name)
 
+    def publish(self, key: str, value: Any) -> None:
+        self.requests.publish(key, value)
+
+    def write_stream(self, stream: str, chunk: Any) -> None:
+        self.requests.write_stream(stream, chunk)
+
+    def close_stream(self, stream: str) -> None:
+        self.requests.close_stream(stream)
+
     def log(self, level: str, message: str) -> None:
         self.requests.log(level, message)
 

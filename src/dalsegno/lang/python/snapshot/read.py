@@ -32,11 +32,13 @@ from dalsegno.lang.runtime.effects import (
     Cancel,
     Checkpoint,
     Effect,
+    Publish,
     Reply,
     SetTags,
     StartTask,
     StartTimer,
     StartWorkflow,
+    WriteStream,
 )
 from dalsegno.lang.runtime.promises import Group, Promise, Settled
 
@@ -46,7 +48,18 @@ if TYPE_CHECKING:
 MOST_BYTES = 256 * 1024 * 1024
 _EFFECTS: dict[str, type[Effect]] = {
     kind.__name__: kind
-    for kind in (StartTask, StartWorkflow, StartTimer, AwaitSignal, Cancel, SetTags, Reply, Checkpoint)
+    for kind in (
+        StartTask,
+        StartWorkflow,
+        StartTimer,
+        AwaitSignal,
+        Cancel,
+        SetTags,
+        Publish,
+        WriteStream,
+        Reply,
+        Checkpoint,
+    )
 }
 _IN_PAGE = f'["{Tag.BLOB}",'.encode()
 """The beginning of a row that names a blob."""

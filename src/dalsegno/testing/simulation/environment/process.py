@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 from pydantic import BaseModel, ConfigDict
 
-from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryRecords
+from dalsegno.adapters.memory import MemoryArchive, MemoryBlobs, MemoryPublished, MemoryRecords
 from dalsegno.engine.definitions import Definitions
 from dalsegno.engine.engine import Engine
 from dalsegno.engine.scripts.python_workflows import Workflows
@@ -186,6 +186,7 @@ class Process:
             archive=MemoryArchive(truth.store, truth.clock),
             blobs=MemoryBlobs(truth.store),
             records=MemoryRecords(truth.store, truth.clock),
+            published=MemoryPublished(truth.store, truth.clock),
             clock=truth.clock,
             close=ledger.close,
         )
