@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import sqlite3
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from dalsegno.adapters.sqlite import SqliteArchive, SqliteLedger, SqliteStore
+from dalsegno.adapters.sqlite import ledger as ledger_module
 from dalsegno.adapters.sqlite.commit import workspace
 from dalsegno.model.transition import AlreadyApplied, Applied, Stale
 from dalsegno.testing.clock import FakeClock
@@ -154,3 +156,21 @@ async def test_a_new_timer_is_stored_as_any_other_token(stack: ContractStack, ot
     stack.clock.advance(60)
     assert {ready.token for ready in (await other.ledger.wake()).ready} == {"t", "p"}
     assert [lease.data for lease in await other.claim(queues=("q",))] == [b"body", b"body"]
+
+
+async def test_lease_that_a_late_worker_takes_while_it_is_expired_is_taken_back(
+    stack: ContractStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker was late, not dead: between the read of its leases and their return it commits, and keeps a token."""
+    lease = (await stack.begin(token("a")))["a"]
+    read = ledger_module.leased_by
+
+    def leased_before(connection: sqlite3.Connection, workers: Sequence[str]) -> list[tuple[str, str]]:
+        return [each for each in read(connection, workers) if each[1] != "a"]
+
+    monkeypatch.setattr(ledger_module, "leased_by", leased_before)
+    [ready] = await stack.ledger.expire(dead=["w1"])
+
+    assert ready.token == "a"
+    assert await stack.commit(step(lease, token("b"))) == [Stale("fence")]
+    assert list(await stack.take()) == ["a"]

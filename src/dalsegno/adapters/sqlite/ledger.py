@@ -293,7 +293,7 @@ class SqliteLedger:
         gone = await self.store.read(lambda connection: gone_workers(connection, now, dead))
         if not gone:
             return ()
-        # The one scan of all tokens runs in the reader; its result is checked again under the lock.
+        # Most are read in the reader; they are read again under the lock.
         leased = await self.store.read(lambda connection: leased_by(connection, gone))
         return await self.store.write(lambda rows: claims.take_back(rows, gone, leased, now))
 

@@ -208,6 +208,11 @@ class ScriptSteps:
             return await self._damaged(lease, error)
 
     async def _damaged(self, lease: Lease, error: SnapshotError) -> ScriptStep:
+        view = await self.archive.outline(lease.execution)
+        if view is not None and view.definition != lease.definition:
+            return ScriptStep(
+                nothing(lease)
+            )  # it was moved to another version, and its turn belongs to a new token
         logger.error("the stored machine of execution %s is damaged: %s", lease.execution, error)
         return await self.fail(lease, ErrorValue("SNAPSHOT_DAMAGED", str(error)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -125,11 +126,15 @@ def release(rows: SqliteWorkspace, leases: Sequence[Lease], lost: bool, now: flo
 def take_back(
     rows: SqliteWorkspace, workers: Sequence[str], tokens: Sequence[tuple[str, str]], now: float
 ) -> tuple[ReadyToken, ...]:
-    """Make those of the tokens ready again that are still leased to these workers, and forget the workers."""
+    """Make the tokens ready again that are still leased to these workers, and forget the workers. One that was only
+    late may have leased more since ``tokens`` were read: a lease whose worker is forgotten would never be found.
+    """
     gone = frozenset(workers)
+    rows.flush()
+    leased = rows.connection.execute(SQL["leases.leased_by"], (json.dumps(list(workers)),)).fetchall()
     rows.unregister(workers)
     ready = []
-    for execution, name in tokens:
+    for execution, name in dict.fromkeys((*tokens, *leased)):
         token = rows.token(execution, name)
         if token is not None and token.state == "leased" and token.owner in gone:
             release_row(token, True, rows, now)
