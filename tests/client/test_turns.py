@@ -13,6 +13,12 @@ return sum
 """
 
 
+@pytest.fixture(autouse=True)
+def journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workflows that say nothing keep their last turns."""
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
+
+
 def test_a_handle_reads_turns_of_a_server_as_of_the_store(client: Client, app: App) -> None:
     app.deploy_script(SCRIPT, "doubles")
     run = client.start("doubles", {"n": 2})

@@ -22,6 +22,7 @@ CAUGHT = {
     "RouteMissing": "the client goes the way of older servers",
     "KeyMissing": "the worker looks for another one that has the key",
     "TemplateErrors": "part of InvalidDefinition",
+    "PayloadRefused": "its asker is refused, and the workflow waits for the next request",
     "MoveRefused": "a retry is refused with Conflict, or fails in its first turn with MOVE_REFUSED",
 }
 """Never leave the engine."""

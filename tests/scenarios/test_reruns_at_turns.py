@@ -17,6 +17,12 @@ from tests.scenarios.stage import Ended, Stage
 LANGUAGES = pytest.mark.parametrize("language", ["script", "python"])
 
 
+@pytest.fixture(autouse=True)
+def journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workflows that say nothing keep their last turns."""
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
+
+
 class Calls:
     def __init__(self, stage: Stage) -> None:
         self.made: list[Any] = []

@@ -17,6 +17,12 @@ from tests.scenarios.stage import Stage
 LANGUAGES = pytest.mark.parametrize("language", ["script", "python"])
 
 
+@pytest.fixture(autouse=True)
+def journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workflows that say nothing keep their last turns."""
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
+
+
 def turns(stage: Stage, handle: Handle) -> list[TurnRecord]:
     found: list[TurnRecord] = stage.app.host.call(stage.app.client.turns(handle.id))
     return found

@@ -19,6 +19,12 @@ return sum
 """
 
 
+@pytest.fixture(autouse=True)
+def journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workflows that say nothing keep their last turns."""
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
+
+
 @pytest.fixture
 async def execution(http: httpx.AsyncClient) -> str:
     """An execution of a script that has run three turns, and waits for a signal."""

@@ -15,7 +15,7 @@ from dalsegno.engine.scripts import programs
 from dalsegno.lang.runtime.effects import promise_id
 from dalsegno.model.execution import ENDED, ExecutionView
 from dalsegno.model.ids import child_execution_id
-from dalsegno.model.journal import ALL
+from dalsegno.model.machine import ALL
 from dalsegno.testing.simulation.programs.generator import draw_program
 from dalsegno.testing.simulation.programs.reference import OrderMattersError, UnforeseeableError, predict
 from dalsegno.testing.simulation.programs.run_program import ScriptWorld

@@ -1,4 +1,5 @@
-"""The state of a script's machine in the ledger: its snapshot, its inbox of completions, its mailbox of signals.
+"""The state of a script's machine in the ledger: its snapshot, its inbox of completions, its mailbox of signals; and
+which of its turns are kept in a journal.
 
 A suspended script consists of this only: no token, no queue entry. A completion takes the next inbox number, and
 the wake condition decides whether the machine is resumed.
@@ -136,3 +137,41 @@ class MachineView(Struct, frozen=True):
     """Completions of promises that are still reachable, in order."""
     signals: tuple[SignalView, ...]
     """In the order of their arrival."""
+
+
+LATEST_TURNS = 20
+"""Turns that ``"failures"`` keeps beside those before a failure."""
+MOST_TURNS = 100_000
+"""The largest number of turns that can be asked for by number."""
+
+
+class JournalSetting(Struct, frozen=True, gc=False):
+    turns: int | None
+    """How many of the latest turns are kept at least; 0: none, None: all."""
+    is_written_each_turn: bool
+    """Each turn is written with its own commit; otherwise several turns together."""
+
+
+OFF = JournalSetting(0, False)
+FAILURES = JournalSetting(LATEST_TURNS, False)
+ALL = JournalSetting(None, True)
+
+_NAMED = {"off": OFF, False: OFF, "failures": FAILURES, "all": ALL}
+_EXPECTED = 'write "off", "failures", "all", or how many of the latest turns are kept, such as 50'
+
+
+def read_journal(given: object) -> JournalSetting:
+    """Return the setting that a workflow declares; without one no journal is kept. Raises ValueError. (YAML reads
+    ``off`` as false.)
+    """
+    if given is None:
+        return OFF
+    if isinstance(given, str | bool):
+        found = _NAMED.get(given)
+        if found is not None:
+            return found
+        if isinstance(given, str) and given.isascii() and given.isdecimal():
+            return read_journal(int(given[:9]))
+    elif isinstance(given, int) and 1 <= given <= MOST_TURNS:
+        return JournalSetting(given, True)
+    raise ValueError(f"the journal cannot be {given!r}: {_EXPECTED}")

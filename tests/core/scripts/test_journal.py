@@ -26,8 +26,18 @@ from dalsegno.core.scripts.journal import (
 )
 from dalsegno.core.scripts.token_bodies import TaskBody, TimerBody, encode_body
 from dalsegno.model.effect import Effect, SaveMachine, SettlePromise, SpawnToken
-from dalsegno.model.journal import ALL, FAILURES, OFF, JournalSetting, read_journal
-from dalsegno.model.machine import Completion, Ranges, SignalView, TakenSignal, Wake
+from dalsegno.model.machine import (
+    ALL,
+    FAILURES,
+    OFF,
+    Completion,
+    JournalSetting,
+    Ranges,
+    SignalView,
+    TakenSignal,
+    Wake,
+    read_journal,
+)
 from dalsegno.model.token import NewToken
 
 SOURCE = random.Random(5)
@@ -161,7 +171,8 @@ def test_settings() -> None:
         "off": OFF,
         False: OFF,
         "failures": FAILURES,
-        None: FAILURES,
+        None: OFF,
+        "7": JournalSetting(7, True),
         "all": ALL,
         7: JournalSetting(7, True),
     }

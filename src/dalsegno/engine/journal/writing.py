@@ -40,7 +40,7 @@ from dalsegno.core.scripts.journal import (
 from dalsegno.core.scripts.token_bodies import decode_task
 from dalsegno.lang.runtime.effects import Awaitable, asks_people
 from dalsegno.model.effect import Effect, StoreOutput
-from dalsegno.model.journal import JournalSetting
+from dalsegno.model.machine import JournalSetting
 from dalsegno.model.token import UNFINISHED
 from dalsegno.model.transition import JOURNAL
 from dalsegno.ports.ledger import Ledger

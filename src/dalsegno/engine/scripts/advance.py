@@ -33,10 +33,11 @@ from dalsegno.lang.runtime.effects import (
 from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.model.execution import ExecutionView
 from dalsegno.model.ids import promise_token_id
-from dalsegno.model.journal import OFF, JournalSetting
 from dalsegno.model.machine import (
+    OFF,
     CancelReason,
     Completion,
+    JournalSetting,
     MachineView,
     Ranges,
     SignalView,

@@ -4,6 +4,7 @@ which reports all errors at once.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -21,8 +22,7 @@ from dalsegno.lang.runtime.effects import Awaitable, Effect, ErrorValue, Outcome
 from dalsegno.lang.runtime.limits import Meter
 from dalsegno.lang.runtime.machine_state import MachineState
 from dalsegno.model.definition import Definition, part_hash, script_name_problems
-from dalsegno.model.journal import FAILURES, JournalSetting, read_journal
-from dalsegno.model.machine import Ranges
+from dalsegno.model.machine import FAILURES, JournalSetting, Ranges, read_journal
 
 MachineStatus = Literal["running", "suspended", "completed", "failed", "paused"]
 
@@ -177,10 +177,15 @@ def _seconds(duration: Any) -> float | None:
     return None if duration is None else parse_duration(duration)
 
 
+JOURNAL_VARIABLE = "DALSEGNO_JOURNAL"
+"""The environment variable with the journal of workflows that declare none."""
+
+
 def _journal(given: Any) -> JournalSetting:
-    """Return the journal setting. A stored workflow runs even if this release does not know its setting."""
+    """Return the journal setting, that of the process if the workflow has none. A stored workflow runs even if this
+    release does not know its setting."""
     try:
-        return read_journal(given)
+        return read_journal(os.environ.get(JOURNAL_VARIABLE) or None if given is None else given)
     except ValueError:
         return FAILURES
 

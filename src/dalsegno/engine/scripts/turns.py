@@ -45,7 +45,7 @@ from dalsegno.lang.runtime.limits import Heavy
 from dalsegno.lang.runtime.pending_effects import OTHER_LIMIT, is_gathered
 from dalsegno.lang.runtime.promises import ranges
 from dalsegno.model.effect import AppendChunks
-from dalsegno.model.journal import JournalSetting
+from dalsegno.model.machine import JournalSetting
 from dalsegno.model.published import LOG, Usage
 from dalsegno.ports.archive import Archive
 from dalsegno.ports.records import Blobs

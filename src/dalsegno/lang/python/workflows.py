@@ -11,7 +11,7 @@ from dalsegno.lang.python.compile.compiler import compile_workflow
 from dalsegno.lang.python.durable_calls import Promised, WorkflowFunction, current_machine
 from dalsegno.lang.python.errors import OutsideWorkflow
 from dalsegno.lang.python.program import Migration
-from dalsegno.model.journal import read_journal
+from dalsegno.model.machine import read_journal
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

@@ -23,7 +23,8 @@ RETURNING execution, key;
 -- :name remove_values
 DELETE FROM published_value
 USING unnest($1::text[], $2::text[]) AS gone (execution, key)
-WHERE published_value.execution = gone.execution AND published_value.key = gone.key;
+WHERE published_value.execution = gone.execution AND published_value.key = gone.key
+  AND published_value.execution = ANY ($1::text[]);
 
 -- :name known_values
 SELECT execution, key, octet_length(data), version, token, fence
@@ -104,7 +105,7 @@ ORDER BY name;
 SELECT stream.execution, stream.name, length, bytes, closed
 FROM unnest($1::text[], $2::text[]) AS wanted (execution, name)
 JOIN stream ON stream.execution = wanted.execution AND stream.name = wanted.name
-WHERE length > 0 OR closed;
+WHERE stream.execution = ANY ($1::text[]) AND (length > 0 OR closed);
 
 -- :name parts
 SELECT first, count, at, task, attempt, restarts, data

@@ -10,7 +10,7 @@ from dalsegno.lang.durations import BadDuration, parse_duration
 from dalsegno.lang.errors import FlowSyntaxError
 from dalsegno.lang.yaml_text import YamlProblem, read_yaml
 from dalsegno.model.definition import script_name_problems
-from dalsegno.model.journal import read_journal
+from dalsegno.model.machine import read_journal
 
 MAX_FRONT_MATTER = 100_000
 """Maximum number of characters; also the limit for repetition by aliases."""
