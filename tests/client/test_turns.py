@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dalsegno import App, Client
 from tests.waiting import until
 

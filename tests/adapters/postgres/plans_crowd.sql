@@ -127,3 +127,12 @@ INSERT INTO log_entry (log, number, at, data)
 SELECT 'log-' || n % 3, n, $now, '{}' FROM generate_series(1, $settings) AS n;
 
 INSERT INTO worker (id, expires_at, info) SELECT 'worker-' || n, $now + 60, '{}' FROM generate_series(1, 8) AS n;
+
+INSERT INTO published_value (execution, key, data, version, at)
+SELECT id, key, '1', 1, created_at FROM execution, unnest(ARRAY['progress', 'stage']) AS key;
+
+INSERT INTO stream (execution, name, length, bytes, closed, token, fence)
+SELECT id, 'answer', 20, 200, true, '', 0 FROM execution;
+
+INSERT INTO stream_part (execution, stream, first, count, at, task, attempt, restarts, data)
+SELECT id, 'answer', first, 10, created_at, '', 0, false, '[1]' FROM execution, generate_series(0, 10, 10) AS first;
