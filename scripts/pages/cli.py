@@ -40,7 +40,7 @@ or an input, with `findings`: a list of `{"pointer", "rule", "severity", "messag
 | `DALSEGNO_SERVER` | the server, where `--server` is not given; then no store is opened here |
 | `DALSEGNO_KEY` | the API key for that server, `ds_…`; also of `Client(…)` and of remote workers |
 | `DALSEGNO_LISTEN` | a direct URL of the same PostgreSQL database, where the store's goes through a pooler |
-| `DALSEGNO_JOURNAL` | which [turns](../how-to/rerun-at-a-turn.md#which-turns-are-kept) of workflows that do not say are kept: `failures`, a number, `all` |
+| `DALSEGNO_JOURNAL` | the [journal](../how-to/rerun-at-a-turn.md) of workflows that declare none, such as `failures` |
 | `DALSEGNO_HEALTH_PORT` | where `worker` and `scheduler` answer `/live`, `/ready` and `/metrics` |
 | `DALSEGNO_EGRESS_ALLOW` | what HTTP nodes of a worker may reach in addition to public addresses |
 | `DALSEGNO_SECRET_KEY` | the key that seals [secrets](../secrets.md); the same for all processes of a store |

@@ -46,6 +46,7 @@ from dalsegno.graph.json_schema.shape import check_input
 from dalsegno.lang import ExpressionFailed, FlowSyntaxError, Limits, RootNames, compile_expression
 from dalsegno.lang import Finding as ScriptFinding
 from dalsegno.lang import compile as compile_script
+from dalsegno.lang.python.program import stored_program
 from dalsegno.lang.runtime.limits import Meter
 from dalsegno.model.definition import Definition, part_hash, part_name
 from dalsegno.nodes.http.body import body_json, page_json
@@ -291,6 +292,11 @@ def _text(definition: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(source_text(_definition(definition)))
 
 
+def _first_line(definition: Mapping[str, Any]) -> int:
+    """Return the number of the first line of a Python workflow in its file."""
+    return stored_program(definition["source"]).first_line
+
+
 def _compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Any]:
     changes = compare(_definition(before), _definition(after))
     return [bool(changes), msgspec.json.encode(changes.as_object())]
@@ -344,6 +350,7 @@ JOBS: dict[str, Callable[..., Any]] = {
     "delivery": read_delivery,
     "digest": value_digest,
     "fields": _fields,
+    "first_line": _first_line,
     "fit": _fit,
     "key": _key,
     "look": look_in_process,

@@ -111,13 +111,15 @@ GRAPH = History(
     settled=True,
 )
 SCRIPT = History(
-    view(state="CANCELLED", kind="script", tags=(("stage", "two"),)),
+    view(state="CANCELLED", kind="script", version=3, tags=(("stage", "two"),)),
     numbered(
         [
             STARTED,
             told("Suspended"),
             told("TagsChanged", tags={"stage": "one", "old": None}),
             told("TagsChanged", tags={"stage": "two"}),
+            told("VersionChanged", **{"from": 1, "to": 2}),
+            told("VersionChanged", **{"from": 2, "to": 3}),
             told("TaskStarted", "t", "t1", attempt=1, started_at=2.5),
             told("TaskRetrying", "t", "t1", attempt=1),
             told("TaskRequeued", "t", "t1", attempt=2, by_hand={"action": "requeue"}, decision="d1"),
@@ -366,6 +368,8 @@ SPOILT: list[tuple[str, str, Spoil, str]] = [
     ),
     ("TagsChanged", "script", twice("TagsChanged"), "changes no tag"),
     ("TagsChanged", "script", row(tags=()), "leaves tag 'stage' as 'two', but it has None"),
+    ("VersionChanged", "script", twice("VersionChanged"), "after version"),
+    ("VersionChanged", "script", row(version=2), "leaves it with version 3, but it has version 2"),
     ("CancelRequested", "script", twice("CancelRequested"), "asked to end 2 times"),
     ("CancelRequested", "script", row(state="COMPLETED"), "asked to end, but COMPLETED"),
     ("CancelRequested", "script", row(kind="graph"), "a graph has no clean-up"),

@@ -25,7 +25,7 @@ from dalsegno.engine.subprocesses.job_pool import OffloadLimits
 from dalsegno.errors import OperatorError, StoreLost
 from dalsegno.server.alerts import alerting
 from dalsegno.server.http import openapi as reference
-from dalsegno.server.http import problems
+from dalsegno.server.http import problems, static_files
 from dalsegno.server.http.deadlines import Deadlines, will_make
 from dalsegno.server.http.guard import Guard
 from dalsegno.server.http.request import PREFIX, redact_access_log
@@ -239,6 +239,7 @@ def create_application(
     application.add_middleware(Guard, services=services, table=table)
     application.add_middleware(Counted, meter=services.meter)
     reference.install(application, _described)
+    static_files.install(application)
     problems.install(application)
     application.router.routes.append(TableRoutes(table))
     application.include_router(metrics_router)

@@ -271,6 +271,9 @@ async def detail_of(
         else await _job(services, size, "text", _fields(found))
     )
     info = DefinitionInfo.of(found).model_dump(mode="json")
+    info["first_line"] = (
+        await _job(services, size, "first_line", _fields(found)) if found.kind == "python" else 1
+    )
     if size > SMALL_STORED:
         return _streamed({**info, "aliases": aliases}, await _large_parts(services, found, text))
     return DefinitionDetail(

@@ -9,22 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import gzip
-from collections.abc import Awaitable, Callable, Mapping
-from functools import cache, cached_property
-from hashlib import blake2b
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-from fastapi import FastAPI, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi import FastAPI
+from fastapi.responses import Response
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from dalsegno.model.execution import ExecutionState
 from dalsegno.server.http.problems import Problem
 from dalsegno.server.http.request import COOKIE
+from dalsegno.server.http.static_files import SCRIPT, STYLE, StaticFile, served
 from dalsegno.server.schemas.definitions import DefinitionSource, GraphDocument
 from dalsegno.server.schemas.executions import EXAMPLE_ID
 
@@ -201,8 +200,6 @@ def _is(value: Any, schema: Mapping[str, Any]) -> bool:
 
 OPENAPI = "/v1/openapi.json"
 FOLDER = Path(__file__).parents[1] / "static"
-SCRIPT = "text/javascript; charset=utf-8"
-STYLE = "text/css; charset=utf-8"
 FILES = {
     "/docs": ("reference.html", "text/html; charset=utf-8"),
     "/docs/reference.js": ("reference.js", SCRIPT),
@@ -234,9 +231,8 @@ def install(application: FastAPI, described: Callable[[], dict[str, Any]]) -> No
     """Install the document. ``described`` renders the document of all routes."""
     _describe_access(application, described)
     application.add_api_route(OPENAPI, _Document(application).reply, include_in_schema=False)
-    application.add_api_route("/", _redirect_to_reference, include_in_schema=False)
     for path, (name, media) in FILES.items():
-        application.add_api_route(path, _served(_File(FOLDER / name, media)), include_in_schema=False)
+        application.add_api_route(path, served(StaticFile(FOLDER / name, media)), include_in_schema=False)
 
 
 def _describe_access(application: FastAPI, described: Callable[[], dict[str, Any]]) -> None:
@@ -314,41 +310,3 @@ class _Document:
         finally:
             if was_enabled:
                 gc.enable()
-
-
-class _File:
-    """A file that is read and compressed once, on the first request: it is large, and public."""
-
-    def __init__(self, path: Path, media: str) -> None:
-        self.path = path
-        self.media = media
-
-    @cached_property
-    def content(self) -> bytes:
-        return self.path.read_bytes()
-
-    @cached_property
-    def packed(self) -> bytes:
-        return gzip.compress(self.content, 6, mtime=0)
-
-    @cached_property
-    def tag(self) -> str:
-        return f'"{blake2b(self.content, digest_size=12).hexdigest()}"'
-
-
-async def _redirect_to_reference() -> RedirectResponse:
-    """Redirect the root to the API reference, for visitors with a browser."""
-    return RedirectResponse("/docs")
-
-
-def _served(file: _File) -> Callable[[Request], Awaitable[Response]]:
-    async def page(request: Request) -> Response:
-        headers = {"Cache-Control": "no-cache", "ETag": file.tag, "Vary": "Accept-Encoding"}
-        if file.tag in request.headers.get("if-none-match", ""):
-            return Response(None, 304, headers)
-        if "gzip" not in request.headers.get("accept-encoding", ""):
-            return Response(file.content, headers=headers, media_type=file.media)
-        headers["Content-Encoding"] = "gzip"
-        return Response(file.packed, headers=headers, media_type=file.media)
-
-    return page

@@ -343,8 +343,22 @@ BY_HAND = "/by-hand/"
 NAMED_BELOW = (DEFINITIONS + "/", "/v1/schedules/", "/v1/limits/", "/v1/dead/", "/v1/protected-names/")
 """Names in these paths may contain slashes; see `separated`."""
 
-PUBLIC = frozenset(("/", "/docs", "/v1/openapi.json", "/v1/errors", "/v1/health/live", "/v1/health/ready"))
-PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/")
+UI_PAGES = ("/executions", "/workflows", "/approvals", "/schedules", "/workers", "/dead")
+"""Pages of the web UI beside its first one. The files are the same for everybody; what they show needs a key."""
+UI_FILES = ("/theme.js", "/favicon.svg")
+PUBLIC = frozenset(
+    (
+        "/",
+        *UI_PAGES,
+        *UI_FILES,
+        "/docs",
+        "/v1/openapi.json",
+        "/v1/errors",
+        "/v1/health/live",
+        "/v1/health/ready",
+    )
+)
+PUBLIC_BELOW = (HOOKS, APPROVAL_PAGES, "/docs/", "/v1/errors/", "/assets/", "/executions/", "/workflows/")
 NOT_AUDITED = (
     VALIDATE,
     ENDINGS,

@@ -125,6 +125,9 @@ class DefinitionDetail(DefinitionInfo):
     source: str = Field(
         description="The original text of the graph, script or function; YAML of a graph that was deployed as data."
     )
+    first_line: int = Field(
+        default=1, description="Number of its first line in the file of a Python workflow."
+    )
     document: dict[str, Any] | None = Field(default=None, description="Of a graph: the stored document.")
     input_schema: dict[str, Any] | None = None
 
