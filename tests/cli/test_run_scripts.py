@@ -229,7 +229,8 @@ def test_retry_goes_on_from_the_failure_and_says_so(invoke: Invoke, folder: Path
     assert f"continues {before} at line 2" in " ".join(invoke("show", again["execution_id"]).stdout.split())
 
 
-def test_rerun_at_a_turn(invoke: Invoke, folder: Path) -> None:
+def test_rerun_at_a_turn(invoke: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
     write(folder, double_flow=SHORT_SCRIPT, script_tasks_py=SCRIPT_TASKS)
     done = json.loads(invoke("run", "double.flow", "--input", '{"n": 4}', *APP, "--json").stdout)
 

@@ -127,7 +127,8 @@ def test_a_retry_with_another_version(client: Client) -> None:
         run.retry(version=3)
 
 
-def test_a_rerun_at_a_turn(client: Client) -> None:
+def test_a_rerun_at_a_turn(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALSEGNO_JOURNAL", "failures")
     client.deploy_script(
         'let n = 1\nawait Timer.delay("1ms")\nlet got = await Signal.next("go")\nreturn [n, got]', "turns"
     )

@@ -7,12 +7,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from dalsegno.core.values import encode_value
 from dalsegno.engine.settings import EngineLimits
 from dalsegno.engine.steps.budget import StepMeter, evaluated_each
-from dalsegno.errors import CredentialNotFound
+from dalsegno.errors import CredentialNotFound, InvalidInput
 from dalsegno.graph.checks.parameters import form_problems, unwrapped
 from dalsegno.graph.templates import compile_template
 from dalsegno.lang import Expression, RootNames, compile_condition, compile_expression
+from dalsegno.model.published import LARGEST_VALUE, check_key
 from dalsegno.nodes import builtin_registry
 from dalsegno.ports.node import NodeType
 from dalsegno.ports.secrets import Credential
@@ -56,6 +58,7 @@ class FakeContext:
         self.indexes = indexes
         self.expressions: dict[str, Expression] = {}
         self.lines: list[tuple[str, str]] = []
+        self.published: dict[str, bytes] = {}
         self.heartbeats = 0
         self.meter = StepMeter(EngineLimits())
 
@@ -83,6 +86,13 @@ class FakeContext:
 
     def log(self, message: str, level: str = "info") -> None:
         self.lines.append((level, message))
+
+    def publish(self, key: str, value: Any) -> None:
+        try:
+            name = check_key(key)
+        except ValueError as error:
+            raise InvalidInput(f"ctx.publish(): {error}") from None
+        self.published[name] = encode_value(value, name, LARGEST_VALUE, LARGEST_VALUE)
 
     def heartbeat(self) -> None:
         self.heartbeats += 1

@@ -122,6 +122,10 @@ ROWS: dict[str, list[Row]] = {
         Row({"mode": "append"}, {"payload": [OBJECTS] * 100}),
     ],
     "output": [Row({}, {"outputs": {f"n{number}": OBJECTS for number in range(1000)}})],
+    "publish": [
+        Row({"key": "all", "value": "$objects"}, ends="DS-150"),
+        Row({"key": "{{ $text }}", "value": 1}, ends="DS-120"),
+    ],
     "schedule": [Row({"cron": "0 0 29 2 *"}, ends=NEVER)],
     "script": [Row({"source": "return 1", "input": "$objects"})],
     "sort": [

@@ -123,8 +123,10 @@ def site(tmp_path: Path, store: str) -> Iterator[Site]:
         made.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def browser() -> Iterator[Browser]:
+    """A browser for one test. Playwright keeps an event loop running in its thread, in which no other test could run
+    one of its own."""
     path = shutil.which("chromium")
     assert path is not None, "chromium is missing; tests/servers/ensure installs it"
     with sync_playwright() as playwright:

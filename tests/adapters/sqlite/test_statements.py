@@ -23,6 +23,7 @@ SORTS_ON_PURPOSE = {
     "token.ready_of",
     "definition.by_hash",
     "join.visit_of",  # the visits of one node
+    "machine.unanswered",  # the requests of one execution that wait for an answer: few
     "listing.awaiting_signal",  # ids of what waits, which is what is looked for
     "listing.ended",  # taken only where few ended in that time
     "listing.of_id",  # ids with the same beginning, which is long

@@ -30,7 +30,7 @@ from dalsegno.errors import (
 from dalsegno.lang import Expression
 from dalsegno.lang.runtime.limits import Meter
 from dalsegno.model.failure import RetryPolicy
-from dalsegno.model.published import check_key, check_stream, progress_key, progress_value
+from dalsegno.model.published import LARGEST_VALUE, check_key, check_stream, progress_key, progress_value
 from dalsegno.model.token import Lease
 from dalsegno.ports.node import NodeError
 from dalsegno.ports.secrets import Credential
@@ -208,7 +208,7 @@ class RunContext(Struct, eq=False):
         self._writing("ctx.stream()").close_stream(self.lease, name)
 
     def _shown(self, name: str, value: Any) -> bytes:
-        raw = encode_value(value, f"what is published as '{name}'")
+        raw = encode_value(value, f"what is published as '{name}'", LARGEST_VALUE, LARGEST_VALUE)
         return raw if self.secrets is None else encode_value(self.secrets.plain(decode_value(raw)), name)
 
     def _writes(self) -> TaskWrites | None:

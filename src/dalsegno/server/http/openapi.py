@@ -42,6 +42,7 @@ USUAL: dict[str, Any] = {
     "awaits": "task charge",
     "by": "ops",
     "caller": "ops",
+    "checkpoint": "paid",
     "cause": "No definition, execution, node type or blob of that name in this store.",
     "code": "DS-130",
     "concurrency": 8,
